@@ -1,0 +1,320 @@
+#include "fathom/base/json.h"
+
+#include <simdjson.h>
+
+#include <charconv>
+#include <cmath>
+#include <unordered_map>
+
+namespace fathom {
+namespace {
+
+namespace od = simdjson::ondemand;
+
+struct Reader {
+  int depth_limit;
+
+  simdjson::error_code string(simdjson::simdjson_result<std::string_view> got, std::string& out) {
+    std::string_view view;
+    if (const auto error = std::move(got).get(view)) return error;
+    out.assign(view);
+    return simdjson::SUCCESS;
+  }
+
+  simdjson::error_code object(od::object object, Json& out, int depth) {
+    out.kind = Json::Kind::object;
+    std::unordered_map<std::string, size_t> place;  // a repeated key keeps its first place and takes the last value
+    for (auto field : object) {
+      std::string key;
+      if (const auto error = string(field.unescaped_key(), key)) return error;
+      od::value value;
+      if (const auto error = field.value().get(value)) return error;
+      Json child;
+      if (const auto error = read(value, child, depth + 1)) return error;
+      const auto [at, fresh] = place.emplace(key, out.fields.size());
+      if (fresh) {
+        out.fields.emplace_back(std::move(key), std::move(child));
+      } else {
+        out.fields[at->second].second = std::move(child);
+      }
+    }
+    return simdjson::SUCCESS;
+  }
+
+  simdjson::error_code array(od::array array, Json& out, int depth) {
+    out.kind = Json::Kind::array;
+    for (auto item : array) {
+      od::value value;
+      if (const auto error = item.get(value)) return error;
+      Json child;
+      if (const auto error = read(value, child, depth + 1)) return error;
+      out.items.push_back(std::move(child));
+    }
+    return simdjson::SUCCESS;
+  }
+
+  // `Value` is od::value or od::document; both have the same accessors.
+  template <class Value>
+  simdjson::error_code read(Value& value, Json& out, int depth) {
+    if (depth > depth_limit) return simdjson::DEPTH_ERROR;
+    od::json_type type;
+    if (const auto error = value.type().get(type)) return error;
+    switch (type) {
+      case od::json_type::object: {
+        od::object inner;
+        if (const auto error = value.get_object().get(inner)) return error;
+        return object(inner, out, depth);
+      }
+      case od::json_type::array: {
+        od::array inner;
+        if (const auto error = value.get_array().get(inner)) return error;
+        return array(inner, out, depth);
+      }
+      case od::json_type::string: out.kind = Json::Kind::string; return string(value.get_string(), out.text);
+      case od::json_type::boolean: out.kind = Json::Kind::boolean; return value.get_bool().get(out.boolean);
+      case od::json_type::null: {
+        out.kind = Json::Kind::null;
+        bool null = false;
+        if (const auto error = value.is_null().get(null)) return error;
+        return null ? simdjson::SUCCESS : simdjson::N_ATOM_ERROR;
+      }
+      case od::json_type::number: return number(value, out);
+    }
+    return simdjson::INCORRECT_TYPE;
+  }
+
+  template <class Value>
+  simdjson::error_code number(Value& value, Json& out) {
+    out.kind = Json::Kind::number;
+    std::string_view token;
+    if constexpr (std::is_same_v<Value, od::document>) {
+      if (const auto error = value.raw_json_token().get(token)) return error;
+    } else {
+      token = value.raw_json_token();
+    }
+    const size_t end = token.find_first_not_of("+-.0123456789eE");
+    out.text.assign(token.substr(0, end));
+    // The value is read for its validity only: the text is what is kept, so that big integers stay exact. A number
+    // that is valid JSON but beyond 64 bits or a double's range is kept too.
+    double ignored = 0;
+    const auto error = value.get_double().get(ignored);
+    return error == simdjson::NUMBER_OUT_OF_RANGE || error == simdjson::NUMBER_ERROR
+               ? (valid_number(out.text) ? simdjson::SUCCESS : simdjson::NUMBER_ERROR)
+               : error;
+  }
+
+  static bool valid_number(std::string_view text) {
+    size_t i = 0;
+    const auto digits = [&] {
+      const size_t begin = i;
+      while (i < text.size() && text[i] >= '0' && text[i] <= '9') ++i;
+      return i - begin;
+    };
+    if (i < text.size() && text[i] == '-') ++i;
+    const size_t first = i;
+    const size_t whole = digits();
+    if (whole == 0 || (whole > 1 && text[first] == '0')) return false;
+    if (i < text.size() && text[i] == '.') {
+      ++i;
+      if (digits() == 0) return false;
+    }
+    if (i < text.size() && (text[i] == 'e' || text[i] == 'E')) {
+      ++i;
+      if (i < text.size() && (text[i] == '+' || text[i] == '-')) ++i;
+      if (digits() == 0) return false;
+    }
+    return i == text.size();
+  }
+};
+
+Error bad_json(std::string message, std::string_view where) {
+  return Error{ErrorCode::bad_input, std::move(message), std::string(where), "expected one valid JSON value in UTF-8"};
+}
+
+void append(std::string& out, const Json& value) { append_json(out, value); }
+
+}  // namespace
+
+const Json* Json::find(std::string_view key) const {
+  for (const auto& [name, value] : fields) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+std::optional<int64_t> Json::as_int64() const {
+  if (kind != Kind::number) return {};
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size()) return value;
+  const auto real = as_double();
+  if (!real || std::abs(*real) > 0x1p53 || *real != std::floor(*real)) return {};
+  return int64_t(*real);
+}
+
+std::optional<double> Json::as_double() const {
+  if (kind != Kind::number) return {};
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return value;
+}
+
+std::optional<bool> Json::as_bool() const {
+  if (kind != Kind::boolean) return {};
+  return boolean;
+}
+
+Json Json::with_kind(Kind kind) {
+  Json json;
+  json.kind = kind;
+  return json;
+}
+
+Json Json::of(std::string_view text) {
+  Json json = with_kind(Kind::string);
+  json.text = text;
+  return json;
+}
+
+Json Json::of(int64_t number) {
+  Json json = with_kind(Kind::number);
+  json.text = std::to_string(number);
+  return json;
+}
+
+Json Json::of(double number) {
+  Json json = with_kind(std::isfinite(number) ? Kind::number : Kind::null);
+  if (std::isfinite(number)) append_json_number(json.text, number);
+  return json;
+}
+
+Json Json::of(bool value) {
+  Json json = with_kind(Kind::boolean);
+  json.boolean = value;
+  return json;
+}
+
+Json& Json::set(std::string_view key, Json value) {
+  kind = Kind::object;
+  for (auto& [name, old] : fields) {
+    if (name == key) {
+      old = std::move(value);
+      return *this;
+    }
+  }
+  fields.emplace_back(key, std::move(value));
+  return *this;
+}
+
+Json& Json::push(Json value) {
+  kind = Kind::array;
+  items.push_back(std::move(value));
+  return *this;
+}
+
+Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimits limits) {
+  if (int64_t(text.size()) > limits.bytes) {
+    return Error{ErrorCode::bad_input, "JSON of " + std::to_string(text.size()) + " bytes", std::string(where),
+                 "the limit is " + std::to_string(limits.bytes) + " bytes"};
+  }
+  od::parser parser;
+  const simdjson::padded_string padded(text);
+  od::document document;
+  if (const auto error = parser.iterate(padded).get(document)) return bad_json(simdjson::error_message(error), where);
+  Json out;
+  Reader reader{limits.depth};
+  if (const auto error = reader.read(document, out, 1)) {
+    if (error == simdjson::DEPTH_ERROR) {
+      return Error{ErrorCode::bad_input, "JSON nested deeper than " + std::to_string(limits.depth) + " levels",
+                   std::string(where), "flatten it"};
+    }
+    std::string message = simdjson::error_message(error);
+    const char* at = nullptr;
+    if (!document.current_location().get(at) && at >= padded.data() && at <= padded.data() + padded.size()) {
+      message += " near byte " + std::to_string(at - padded.data());
+    }
+    return bad_json(std::move(message), where);
+  }
+  // Past the value the location is out of bounds; anything else is a second value.
+  const char* rest = nullptr;
+  if (!document.current_location().get(rest)) {
+    const std::string_view tail(rest, size_t(padded.data() + padded.size() - rest));
+    if (tail.find_first_not_of(" \t\r\n") != std::string_view::npos) {
+      return bad_json("text after the JSON value, at byte " + std::to_string(rest - padded.data()), where);
+    }
+  }
+  return out;
+}
+
+void append_json_string(std::string& out, std::string_view text) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  out += '"';
+  for (const char c : text) {
+    switch (c) {
+      case '"': out += "\\\""; break;
+      case '\\': out += "\\\\"; break;
+      case '\n': out += "\\n"; break;
+      case '\r': out += "\\r"; break;
+      case '\t': out += "\\t"; break;
+      case '\b': out += "\\b"; break;
+      case '\f': out += "\\f"; break;
+      default:
+        if (uint8_t(c) < 0x20) {
+          out += "\\u00";
+          out += kHex[uint8_t(c) >> 4];
+          out += kHex[uint8_t(c) & 15];
+        } else {
+          out += c;
+        }
+    }
+  }
+  out += '"';
+}
+
+void append_json_number(std::string& out, double value) {
+  if (!std::isfinite(value)) {
+    out += "null";
+    return;
+  }
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  out.append(text, end);
+}
+
+void append_json(std::string& out, const Json& value) {
+  switch (value.kind) {
+    case Json::Kind::null: out += "null"; return;
+    case Json::Kind::boolean: out += value.boolean ? "true" : "false"; return;
+    case Json::Kind::number: out += value.text; return;
+    case Json::Kind::string: append_json_string(out, value.text); return;
+    case Json::Kind::array: {
+      out += '[';
+      for (size_t i = 0; i < value.items.size(); ++i) {
+        if (i) out += ',';
+        append(out, value.items[i]);
+      }
+      out += ']';
+      return;
+    }
+    case Json::Kind::object: {
+      out += '{';
+      for (size_t i = 0; i < value.fields.size(); ++i) {
+        if (i) out += ',';
+        append_json_string(out, value.fields[i].first);
+        out += ':';
+        append(out, value.fields[i].second);
+      }
+      out += '}';
+      return;
+    }
+  }
+}
+
+std::string to_string(const Json& value) {
+  std::string out;
+  append_json(out, value);
+  return out;
+}
+
+}  // namespace fathom

@@ -1,0 +1,67 @@
+#include "fathom/base/json.h"
+
+#include <gtest/gtest.h>
+
+namespace fathom {
+namespace {
+
+Json parsed(std::string_view text) {
+  auto got = parse_json(text, "test");
+  EXPECT_TRUE(got.ok()) << text << ": " << (got.ok() ? "" : to_string(got.error()));
+  return got.ok() ? *got : Json{};
+}
+
+TEST(Json, KeepsTheOrderOfKeysAndTheTextOfNumbers) {
+  const std::string text = R"({"z":1,"a":[1.50,-0,1e400,123456789012345678901234567890],"m":null,"t":true})";
+  EXPECT_EQ(to_string(parsed(text)), text);
+}
+
+TEST(Json, ARepeatedKeyKeepsItsFirstPlaceAndItsLastValue) {
+  EXPECT_EQ(to_string(parsed(R"({"a":1,"b":2,"a":3})")), R"({"a":3,"b":2})");
+}
+
+TEST(Json, ReadsScalarsAtTheRoot) {
+  EXPECT_EQ(parsed("3").as_int64(), 3);
+  EXPECT_EQ(parsed(" \"x\" ").text, "x");
+  EXPECT_TRUE(parsed("null").is_null());
+  EXPECT_EQ(parsed("true").as_bool(), true);
+  EXPECT_EQ(parsed("-2.5e3").as_double(), -2500.0);
+}
+
+TEST(Json, IntegersAreExactAndFractionsAreNone) {
+  EXPECT_EQ(parsed("9223372036854775807").as_int64(), INT64_MAX);
+  EXPECT_EQ(parsed("3.0").as_int64(), 3);
+  EXPECT_EQ(parsed("3.5").as_int64(), std::nullopt);
+  EXPECT_EQ(parsed("9223372036854775808").as_int64(), std::nullopt);
+}
+
+TEST(Json, RefusesWhatIsNotOneValidValue) {
+  for (const char* bad : {"", " ", "{", "[1,", "{\"a\"}", "1 2", "{} {}", "[1] x", "tru", "01", "1.", "-", "+1", ".5", "\"\\x\"",
+                          "\"\xff\"", "[1,]", "{\"a\":1,}", "nul", "\"a", "'a'", "{a:1}", "[1 2]", "\"\\ud800\"", "1e", "[}"}) {
+    EXPECT_FALSE(parse_json(bad, "test").ok()) << bad;
+  }
+}
+
+TEST(Json, LimitsDepthAndLength) {
+  const std::string deep(200, '['), close(200, ']');
+  const auto got = parse_json(deep + close, "body");
+  ASSERT_FALSE(got.ok());
+  EXPECT_NE(to_string(got.error()).find("127"), std::string::npos);
+  EXPECT_FALSE(parse_json("[1,2,3]", "body", {.bytes = 3}).ok());
+  EXPECT_TRUE(parse_json(std::string(127, '[') + std::string(127, ']'), "body").ok());
+}
+
+TEST(Json, EscapesWhatMustBeEscapedOnly) {
+  std::string out;
+  append_json_string(out, "a\"\\\n\t\x01é\x7f");
+  EXPECT_EQ(out, "\"a\\\"\\\\\\n\\t\\u0001é\x7f\"");
+  EXPECT_EQ(parsed(out).text, "a\"\\\n\t\x01é\x7f");
+}
+
+TEST(Json, NumbersRoundTrip) {
+  for (const double v : {0.1, 1e300, -5e-324, 123456.75, 3.0}) EXPECT_EQ(parsed(to_string(Json::of(v))).as_double(), v);
+  EXPECT_TRUE(Json::of(1.0 / 0.0).is_null());
+}
+
+}  // namespace
+}  // namespace fathom
