@@ -1,0 +1,51 @@
+// fathom/backend/backend.h
+// What a machine must be able to do: give memory, order work in a queue, and run the operations of ops.h. A backend is a
+// value; choosing one is choosing a row of this table. `reference` and `cpu` share memory and queue and differ in operations.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fathom/backend/ops.h"
+#include "fathom/base/result.h"
+#include "fathom/base/thread_pool.h"
+#include "fathom/tensor/buffer.h"
+
+namespace fathom {
+
+/// Where work is ordered: an operation that is given a queue may use everything that earlier ones on it wrote. On the CPU
+/// backends operations finish before they return. One thread at a time uses a queue.
+struct Queue {
+  explicit Queue(int threads) : pool(threads) {}
+  ThreadPool pool;
+};
+
+struct Memory {
+  /// 64-byte aligned, zero-filled, untouched pages stay unmapped. Errors: out_of_memory with the size.
+  Result<Buffer> (*allocate)(int64_t bytes) = nullptr;
+  bool host_visible = true;  // the CPU may read and write it directly
+};
+
+struct Backend {
+  std::string name;  // "reference", "cpu"
+  Memory memory;
+  Operations ops;
+  std::string detail;  // for people: instruction set in use
+  /// `threads` work on the queue's operations (devices ignore it).
+  Result<std::unique_ptr<Queue>> (*open_queue)(int threads) = nullptr;
+};
+
+/// "reference", "cpu", "cuda" or "ascend"; "" picks the best present.
+/// Errors: usage for another name, with the choices; unsupported for a backend that this build or machine lacks.
+Result<Backend> open_backend(std::string_view name);
+
+/// Names that open_backend accepts on this machine, best first.
+std::vector<std::string> present_backends();
+
+Backend reference_backend();
+/// The fastest variants for this processor; FATHOM_CPU_ISA (portable, avx2, avx512, amx) caps the instruction set.
+/// Errors: usage for an unknown FATHOM_CPU_ISA, unsupported when the processor lacks the one that is asked for.
+Result<Backend> cpu_backend();
+
+}  // namespace fathom
