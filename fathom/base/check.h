@@ -9,9 +9,9 @@ namespace fathom {
 [[noreturn]] void check_failed(const char* what, const std::source_location& at);
 
 /// Aborts when `condition` does not hold. Stays in release builds: put it where its cost does not count.
-inline void check(bool condition, const char* what,
-                  const std::source_location& at = std::source_location::current()) {
-  if (!condition) [[unlikely]] check_failed(what, at);
+inline void check(bool condition, const char* what, const std::source_location& at = std::source_location::current()) {
+  if (!condition) [[unlikely]]
+    check_failed(what, at);
 }
 
 }  // namespace fathom

@@ -36,8 +36,9 @@ TEST(Json, IntegersAreExactAndFractionsAreNone) {
 }
 
 TEST(Json, RefusesWhatIsNotOneValidValue) {
-  for (const char* bad : {"", " ", "{", "[1,", "{\"a\"}", "1 2", "{} {}", "[1] x", "tru", "01", "1.", "-", "+1", ".5", "\"\\x\"",
-                          "\"\xff\"", "[1,]", "{\"a\":1,}", "nul", "\"a", "'a'", "{a:1}", "[1 2]", "\"\\ud800\"", "1e", "[}"}) {
+  for (const char* bad : {"",    " ",   "{",   "[1,",   "{\"a\"}", "1 2",         "{} {}",    "[1] x", "tru",
+                          "01",  "1.",  "-",   "+1",    ".5",      "\"\\x\"",     "\"\xff\"", "[1,]",  "{\"a\":1,}",
+                          "nul", "\"a", "'a'", "{a:1}", "[1 2]",   "\"\\ud800\"", "1e",       "[}"}) {
     EXPECT_FALSE(parse_json(bad, "test").ok()) << bad;
   }
 }

@@ -30,7 +30,8 @@ struct Descriptor {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // O_NONBLOCK: opening a pipe that nobody writes would wait for ever. Regular files do not care.
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) return system_error("cannot open the file", path);
   struct stat info = {};
   if (::fstat(file.fd, &info) != 0) return system_error("cannot read the file's size", path);
@@ -72,20 +73,28 @@ Result<std::string> read_file(const std::string& path, int64_t limit_bytes) {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
+namespace {
+
+Result<void> write_whole(const std::string& path, std::string_view bytes) {
+  const Descriptor file{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+  if (file.fd < 0) return system_error("cannot create the file", path);
+  while (!bytes.empty()) {
+    const ssize_t wrote = ::write(file.fd, bytes.data(), bytes.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return system_error("cannot write the file", path);
+    bytes.remove_prefix(size_t(wrote));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<void> write_file(const std::string& path, std::string_view bytes) {
   const std::string part = path + ".part";
-  {
-    const Descriptor file{::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-    if (file.fd < 0) return system_error("cannot create the file", part);
-    while (!bytes.empty()) {
-      const ssize_t wrote = ::write(file.fd, bytes.data(), bytes.size());
-      if (wrote < 0 && errno == EINTR) continue;
-      if (wrote < 0) return system_error("cannot write the file", part);
-      bytes.remove_prefix(size_t(wrote));
-    }
-  }
-  if (::rename(part.c_str(), path.c_str()) != 0) return system_error("cannot rename the file", path);
-  return {};
+  auto done = write_whole(part, bytes);
+  if (done && ::rename(part.c_str(), path.c_str()) != 0) done = system_error("cannot rename the file", path);
+  if (!done) ::unlink(part.c_str());  // half a file helps nobody
+  return done;
 }
 
 }  // namespace fathom

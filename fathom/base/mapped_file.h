@@ -35,6 +35,7 @@ class MappedFile {
 Result<std::string> read_file(const std::string& path, int64_t limit_bytes = int64_t(1) << 30);
 
 /// Writes beside the target and renames: a reader sees the old file or the new one, never half of it.
+/// Errors: not_found (no such folder), failed with the system's reason; then the old file stands and no part is left.
 Result<void> write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace fathom

@@ -1,7 +1,7 @@
 // fathom/base/philox.h
-// Random numbers by counter: Philox4x32-10. The same key and counter give the same numbers in any batch, order or thread,
-// so a draw is named by what it is for (seed, position, role), not by when it happens. Source: spec/engine.md 8.2, R-34;
-// J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011.
+// Random numbers by counter: Philox4x32-10. The same key and counter give the same numbers in any batch, order or
+// thread, so a draw is named by what it is for (seed, position, role), not by when it happens. Source:
+// spec/engine.md 8.2, R-34; J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -1,6 +1,7 @@
 // fathom/base/result.h
-// One way to fail. `Result<T>` carries a value or an `Error` that a person can act on; it is [[nodiscard]], so a dropped
-// error does not compile. What a user, a file, a peer or a full memory can cause is an Error; our own bugs abort in check().
+// One way to fail. `Result<T>` carries a value or an `Error` that a person can act on; it is [[nodiscard]], so a
+// dropped error does not compile. What a user, a file, a peer or a full memory can cause is an Error; our own bugs
+// abort in check().
 #pragma once
 #include <string>
 #include <utility>

@@ -12,8 +12,7 @@ class Buffer {
   using Free = void (*)(void* memory, int64_t bytes);
 
   Buffer() = default;
-  Buffer(void* memory, int64_t bytes, Free free)
-      : data_(static_cast<uint8_t*>(memory)), bytes_(bytes), free_(free) {}
+  Buffer(void* memory, int64_t bytes, Free free) : data_(static_cast<uint8_t*>(memory)), bytes_(bytes), free_(free) {}
   Buffer(Buffer&& other) noexcept { *this = std::move(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(data_, other.data_);

@@ -26,7 +26,8 @@ inline float round_to_bf16(float value) { return bf16_to_float(float_to_bf16(val
 inline float e4m3_to_float(uint8_t code) {
   const int exponent = (code >> 3) & 15, mantissa = code & 7;
   if (exponent == 15 && mantissa == 7) return std::bit_cast<float>(0x7fc00000u | uint32_t(code & 0x80) << 24);
-  const float magnitude = exponent == 0 ? std::ldexp(float(mantissa), -9) : std::ldexp(float(8 + mantissa), exponent - 10);
+  const float magnitude =
+      exponent == 0 ? std::ldexp(float(mantissa), -9) : std::ldexp(float(8 + mantissa), exponent - 10);
   return (code & 0x80) ? -magnitude : magnitude;
 }
 
@@ -62,7 +63,7 @@ inline float pow2_ceil(float t) {
 }
 
 // ---------------------------------------------------------------- E2M1
-inline constexpr float kE2m1[16] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f,
+inline constexpr float kE2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                                     -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 
 inline float e2m1_to_float(uint8_t code) { return kE2m1[code & 15]; }
@@ -72,8 +73,8 @@ inline uint8_t float_to_e2m1(float value) {
   const uint8_t sign = std::signbit(value) ? 8 : 0;
   const float m = std::abs(value);
   // Thresholds between codes 0..7; a value on 0.25, 1.25, 2.5 or 5 goes down, on 0.75, 1.75 or 3.5 up.
-  const int code = int(!(m <= 0.25f)) + int(!(m < 0.75f)) + int(!(m <= 1.25f)) + int(!(m < 1.75f)) +
-                   int(!(m <= 2.5f)) + int(!(m < 3.5f)) + int(!(m <= 5.0f));
+  const int code = int(!(m <= 0.25f)) + int(!(m < 0.75f)) + int(!(m <= 1.25f)) + int(!(m < 1.75f)) + int(!(m <= 2.5f)) +
+                   int(!(m < 3.5f)) + int(!(m <= 5.0f));
   return uint8_t(sign | code);
 }
 

@@ -30,8 +30,8 @@ struct View {
       : data(memory), shape(dims), stride(strides) {}
   /// A mutable view is a read-only one.
   template <class U>
-    requires(std::is_same_v<T, const U>)
-  View(const View<U, Rank>& other) : data(other.data), shape(other.shape), stride(other.stride) {}
+  requires(std::is_same_v<T, const U>) View(const View<U, Rank>& other)
+      : data(other.data), shape(other.shape), stride(other.stride) {}
 
   int64_t size() const {
     int64_t n = 1;
@@ -48,15 +48,9 @@ struct View {
     for (size_t i = 0; i < Rank; ++i) offset += at[i] * stride[i];
     return data[offset];
   }
-  T& operator[](int64_t i) const
-    requires(Rank == 1)
-  {
-    return data[i * stride[0]];
-  }
+  T& operator[](int64_t i) const requires(Rank == 1) { return data[i * stride[0]]; }
   /// Row `i`: a span of the last dimension for rank 2, a view of rank - 1 above.
-  auto row(int64_t i) const
-    requires(Rank >= 2)
-  {
+  auto row(int64_t i) const requires(Rank >= 2) {
     if constexpr (Rank == 2) {
       return std::span<T>(data + i * stride[0], size_t(shape[1]));
     } else {
@@ -86,8 +80,7 @@ struct BasicAnyView {
   BasicAnyView(Byte* memory, DType type, int64_t row_count, int64_t col_count, int64_t stride)
       : data(memory), dtype(type), rows(row_count), cols(col_count), row_stride(stride) {}
   template <class Other>
-    requires(std::is_same_v<Byte, const Other>)
-  BasicAnyView(const BasicAnyView<Other>& other)
+  requires(std::is_same_v<Byte, const Other>) BasicAnyView(const BasicAnyView<Other>& other)
       : BasicAnyView(other.data, other.dtype, other.rows, other.cols, other.row_stride) {}
 
   bool empty() const { return data == nullptr || rows == 0 || cols == 0; }
