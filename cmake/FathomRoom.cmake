@@ -14,9 +14,15 @@ function(fathom_room name)
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cpp$")
   list(FILTER sources EXCLUDE REGEX "(_test|_bench|_fuzz|/main)\\.cpp$")
 
-  add_library(fathom_${name} STATIC ${sources})
-  target_include_directories(fathom_${name} PUBLIC ${CMAKE_SOURCE_DIR})
-  target_link_libraries(fathom_${name} PUBLIC ${ROOM_LINKS})
+  if(sources)
+    add_library(fathom_${name} STATIC ${sources})
+    set(scope PUBLIC)
+  else()  # headers only
+    add_library(fathom_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(fathom_${name} ${scope} ${CMAKE_SOURCE_DIR})
+  target_link_libraries(fathom_${name} ${scope} ${ROOM_LINKS})
 
   if(FATHOM_TESTS AND tests)
     add_executable(${name}_test ${tests})
