@@ -1,0 +1,55 @@
+// fathom/cache/sequence_cache.h
+// What one sequence holds of the cache: its blocks in order, and its state slot. Positions are the address: token p lies
+// in block p / 128 and in ring place p mod R, so a rejected draft needs no undo; the next token at its position overwrites
+// it before anything can see it (spec/model.md 11.5, engine.md R-26).
+#pragma once
+#include <vector>
+
+#include "fathom/cache/block_pool.h"
+#include "fathom/cache/page_spec.h"
+
+namespace fathom {
+
+struct BlockCopy {
+  int32_t from = 0, to = 0;
+  friend bool operator==(const BlockCopy&, const BlockCopy&) = default;
+};
+
+/// The pools of one engine. The engine's thread owns it.
+struct CachePools {
+  BlockPool blocks;
+  BlockPool slots;
+  CachePools(int32_t block_count, int32_t slot_count) : blocks(block_count), slots(slot_count) {}
+};
+
+/// A value without a destructor: whoever holds it calls free_sequence. Shared blocks are never written: see fork.
+struct SequenceCache {
+  std::vector<int32_t> blocks;  // block of tokens [128 i, 128 i + 128)
+  int32_t slot = 0;             // 0: none yet
+};
+
+/// Blocks that `tokens` tokens take.
+int64_t blocks_for(int64_t tokens);
+
+/// Makes room for positions [0, tokens): takes missing blocks, and the slot. All or nothing.
+/// Errors: out_of_memory naming what ran out and how many are missing.
+Result<void> reserve(CachePools& pools, SequenceCache& cache, int64_t tokens);
+
+/// Gives back the blocks that lie wholly at or above `tokens`, last one first: a prefix is shared more often than its end.
+void truncate(CachePools& pools, SequenceCache& cache, int64_t tokens);
+
+/// Gives everything back.
+void free_sequence(CachePools& pools, SequenceCache& cache);
+
+/// What a fork of a sequence of `tokens` tokens needs copied before its first step: `blocks` the partly filled last block
+/// (at most one), `slots` the state slot. Full blocks are shared.
+struct Fork {
+  SequenceCache cache;
+  std::vector<BlockCopy> blocks;
+  BlockCopy slot;
+};
+
+/// Errors: out_of_memory; then nothing has changed.
+Result<Fork> fork(CachePools& pools, const SequenceCache& parent, int64_t tokens);
+
+}  // namespace fathom

@@ -1,0 +1,78 @@
+// fathom/model/model.h
+// The network: token ids and caches in, logits and drafts out. One code path for prefill, chunks, decode and verification,
+// and for every backend. No scheduling, no sampling, no request in sight. Source: spec/model.md.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "fathom/backend/backend.h"
+#include "fathom/cache/cache_memory.h"
+#include "fathom/checkpoint/checkpoint.h"
+#include "fathom/model/batch.h"
+#include "fathom/model/config.h"
+#include "fathom/model/layer_plan.h"
+#include "fathom/model/numerics.h"
+
+namespace fathom {
+
+struct ModelOptions {
+  Numerics numerics = kReferenceNumerics;
+  /// Compressed id of every token id (model.md 9.1), from tokenizer/compressed_vocabulary.h. Copied. Needed when the
+  /// configuration has Engram layers.
+  std::span<const int32_t> token_map;
+};
+
+/// Draft logits and what the confidence head reads; views into the model's scratch, valid until its next call.
+struct Drafts {
+  View<const float, 2> logits;  // [sequences * block, vocabulary] before the Markov term; block-major inside a sequence
+  AnyView hidden;               // [sequences * block, H] collapsed, before the norm
+};
+
+/// Sees every intermediate value that has a golden tensor: "layers.3.streams", "layers.2.index_score" and so on. For
+/// checks only; it slows the run down.
+using Trace = std::function<void(std::string_view name, AnyView value)>;
+
+/// Owns bound weights and scratch; one thread at a time may call it. The checkpoint must outlive it.
+class Model {
+ public:
+  /// Binds names to views and checks every shape (all problems in one error). Weights stay where the checkpoint maps them;
+  /// small misaligned tensors are copied. Errors: bad_input (configuration, tensors), unsupported (the backend lacks an
+  /// operation), out_of_memory.
+  static Result<Model> load(const Checkpoint& checkpoint, const Backend& backend, ModelOptions options);
+
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+  ~Model();
+
+  const ModelConfig& config() const;
+  const std::vector<LayerPlan>& plan() const;  // backbone layers
+  const Numerics& numerics() const;
+  ReplayShape replay_shape() const;
+  /// In the order that forward() expects them in the cache's layout.
+  const std::vector<PageSpec>& page_specs() const;
+
+  /// Runs the batch and writes its rows into the caches: global entries of rows from store_from, windows, compressor
+  /// states, and the draft stages' windows. Returns the logits [logit_rows, vocabulary], valid until the next call.
+  /// Allocates only when a batch is larger than any before.
+  View<const float, 2> forward(Queue& queue, const Batch& batch, CacheMemory& cache, const Trace* trace = nullptr);
+
+  /// Runs the draft stages once for each sequence. Their windows must hold the context up to `last`: every backbone row
+  /// that forward() ran has been written. Leaves the caches as they are.
+  Drafts draft(Queue& queue, const DraftBatch& batch, CacheMemory& cache);
+
+  /// Draft position `step` of every sequence of the last draft() call: adds the Markov term of the token before it.
+  ///   previous    [sequences] the newest token for step 0, then the draft before
+  ///   logits      [sequences, vocabulary] out
+  ///   confidence  [sequences] out: probability that this draft is accepted if all before it are
+  void markov(Queue& queue, int step, View<const int32_t, 1> previous, View<float, 2> logits,
+              View<float, 1> confidence);
+
+ private:
+  struct State;
+  explicit Model(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace fathom
