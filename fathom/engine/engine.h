@@ -1,0 +1,59 @@
+// fathom/engine/engine.h
+// Requests in, tokens out. This first engine is synchronous: step() plans, builds, runs and commits one batch of many
+// sequences on the caller's thread. Source: spec/engine.md 1, 3, 7, 8.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+
+#include "fathom/checkpoint/checkpoint.h"
+#include "fathom/engine/request.h"
+#include "fathom/model/model.h"
+
+namespace fathom {
+
+struct EngineOptions {
+  std::string backend;                       // "": best present
+  Numerics numerics = kReferenceNumerics;
+  int threads = 0;                           // 0: all usable CPUs
+  int64_t context = 0;                       // longest prompt + answer; 0: what fits, at most the model's
+  int sequences = 16;                        // running at once
+  int64_t step_rows = 2048;                  // prompt rows of a step beside the decode rows
+  ReplayMode replay = ReplayMode::compact;
+  int drafts = -1;                           // verified drafts a round; -1: the model's whole block
+  int64_t memory_limit_bytes = 0;            // 0: none; cache and scratch must stay below (weights are mapped)
+};
+
+/// One thread at a time. Requests run in the order of submit(); several run together as far as rows, blocks and slots go.
+class Engine {
+ public:
+  /// Errors: those of Model::load and open_backend; out_of_memory names the largest context or sequence count that fits;
+  /// usage for options that make no sense.
+  static Result<Engine> open(const Checkpoint& checkpoint, std::span<const int32_t> token_map, EngineOptions options);
+
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+  ~Engine();
+
+  /// Queues a request. What is wrong with it (empty prompt, id out of range, too long, bad parameter) comes back as an
+  /// error here and nothing is queued.
+  Result<RequestId> submit(Request request);
+  /// Ends a request; its Finish comes with the next step. Unknown ids are ignored.
+  void cancel(RequestId request);
+
+  /// Runs one step and returns what it brought; valid until the next call. Empty when idle.
+  std::span<const Event> step();
+  bool idle() const;
+
+  const ModelConfig& config() const;
+  const EngineOptions& options() const;      // resolved: no zeros left
+  int64_t cache_bytes() const;
+  std::string backend_name() const;
+
+ private:
+  struct State;
+  explicit Engine(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace fathom

@@ -1,0 +1,79 @@
+// fathom/engine/request.h
+// All that the number wing knows of a question, and all that comes out. Token ids only: text is the caller's matter.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "fathom/base/result.h"
+#include "fathom/cache/replay.h"
+
+namespace fathom {
+
+using RequestId = uint64_t;
+inline constexpr int kMaxDrafts = 8;
+
+/// Order and meaning: spec/engine.md 8.1 and R-33. Source of the fields: engine.md 2.1, R-5.
+struct Sampling {
+  float temperature = 1;         // >= 0; below 1e-5: greedy
+  float top_p = 0.95f;           // (0, 1]
+  float min_p = 0;               // [0, 1]
+  int32_t top_k = 0;             // 0: all
+  float presence_penalty = 0;    // subtracted from the logit of every token already generated
+  float frequency_penalty = 0;   // times its count
+  float repetition_penalty = 1;  // divides positive, multiplies negative logits of tokens in prompt and answer
+  std::vector<std::pair<int32_t, float>> logit_bias;  // added; -infinity forbids
+  std::optional<uint64_t> seed;  // none: random
+  int64_t max_tokens = 0;        // 0: what fits into the context
+  std::vector<int32_t> stop_ids;  // besides the end-of-text token
+  bool ignore_eos = false;
+  int top_logprobs = -1;         // -1: no log-probabilities; 0: of the chosen token; n: of the n best too (at most 1000)
+};
+
+struct Request {
+  std::vector<int32_t> ids;             // the prompt; not empty
+  Sampling sampling;
+  std::optional<ReplayMode> replay;     // none: the engine's
+  std::optional<int> drafts;            // verified drafts a round, 0 to the model's block; none: the engine's
+  bool prompt_logprobs = false;         // forces replay off
+};
+
+/// Log-probability by the raw logits, before any sampling parameter.
+struct TokenLogprob {
+  int32_t id = 0;
+  float logprob = 0;
+  std::vector<std::pair<int32_t, float>> top;  // falling
+};
+
+/// What a request cost. Times are seconds since submit().
+struct Usage {
+  int64_t prompt_tokens = 0, cached_tokens = 0, replayed_tokens = 0, generated_tokens = 0;
+  int64_t encoder_rows = 0, decoder_rows = 0;      // computed, of the prompt
+  int64_t rounds = 0;                              // verification rounds
+  std::array<int64_t, kMaxDrafts> offered{};       // drafts verified, by position
+  std::array<int64_t, kMaxDrafts> accepted{};      // and accepted
+  double queue_seconds = 0, first_token_seconds = 0, total_seconds = 0;
+};
+
+enum class FinishReason { stop, length, cancelled, rejected, failed };
+const char* name_of(FinishReason reason);
+
+struct Finish {
+  FinishReason reason = FinishReason::stop;
+  std::optional<Error> error;  // of rejected and failed
+  Usage usage;
+};
+
+/// What one commit says about one request: the tokens accepted since the last event, and the end if it is the end. The
+/// stop token itself is included (it counts as generated); callers that print text leave it out.
+struct Event {
+  RequestId request = 0;
+  std::vector<int32_t> ids;
+  std::vector<TokenLogprob> logprobs;         // one a token, when asked for
+  std::vector<TokenLogprob> prompt_logprobs;  // with the first tokens: prompt positions 1, 2, ...
+  std::optional<Finish> finish;
+};
+
+}  // namespace fathom
