@@ -1,0 +1,22 @@
+#include "fathom/backend/backend.h"
+
+namespace fathom {
+
+std::vector<std::string> present_backends() { return {"cpu", "reference"}; }
+
+Result<Backend> open_backend(std::string_view name) {
+  if (name.empty() || name == "cpu") return cpu_backend();
+  if (name == "reference") return reference_backend();
+  if (name == "cuda") {
+    return Error{ErrorCode::unsupported, "the backend cuda is not compiled in", "--backend cuda",
+                 "build with the preset cuda, or use --backend cpu"};
+  }
+  if (name == "ascend") {
+    return Error{ErrorCode::unsupported, "the backend ascend is not compiled in", "--backend ascend",
+                 "install CANN and build on that machine, or use --backend cpu"};
+  }
+  return Error{ErrorCode::usage, "unknown backend '" + std::string(name) + "'", "--backend",
+               "choose cpu, cuda, ascend or reference"};
+}
+
+}  // namespace fathom

@@ -1,0 +1,68 @@
+// Rejection sampling of drafts, in integers.
+//
+// q = Q / SQ is the target's law and p = P / SP the draft's: integers over their sums, each sum at most 2^31. A draft d
+// of law p is kept with probability min(1, q(d) / p(d)), else a token of the law max(q - p, 0) / total takes its place;
+// then the token's law is q. Both steps are exact:
+//   keep      U / 2^64 < (Q[d] / SQ) / (P[d] / SP), that is U * P[d] * SQ < Q[d] * SP * 2^64 for 64 random bits U. Both
+//             sides stay below 2^126. (The grid of U is 2^-64: no probability is off by more.)
+//   replace   weights max(Q * SP - P * SQ, 0), integers whose sum is at most SQ * SP <= 2^62, drawn like any law. A
+//   refused
+//             draft has Q[d] * SP < P[d] * SQ, and both laws have the same total SQ * SP, so some other weight is
+//             positive.
+// Nothing is rounded, so no correction such as the usual exp(-5e-5) is needed. Source: spec/engine.md 7.5, R-28, R-29.
+#include <numeric>
+
+#include "fathom/backend/draw.h"
+#include "fathom/backend/reference/reference.h"
+
+namespace fathom::reference {
+namespace {
+
+using Wide = unsigned __int128;
+
+uint64_t sum_of(std::span<const uint32_t> law) { return std::accumulate(law.begin(), law.end(), uint64_t(0)); }
+
+bool keep(const Accept& op, int64_t r, uint64_t target_sum, uint64_t draft_sum) {
+  const int32_t draft = op.draft_ids[r];
+  const RowSampling& row = op.rows[size_t(r)];
+  const uint64_t bits = random_bits(row.seed, row.position, kAccept, 0);
+  return Wide(bits) * (op.draft_laws(r, draft) * target_sum) < Wide(op.target_laws(r, draft) * draft_sum) << 64;
+}
+
+// `draft_sum` 0: there was no draft, and the whole target law stands.
+int32_t replace(const Accept& op, int64_t r, uint64_t target_sum, uint64_t draft_sum) {
+  const auto target = op.target_laws.row(r);
+  const auto weight = [&](size_t id) -> uint64_t {
+    if (draft_sum == 0) return target[id];
+    const uint64_t q = target[id] * draft_sum, p = op.draft_laws.row(r)[id] * target_sum;
+    return q > p ? q - p : 0;
+  };
+  uint64_t total = 0;
+  for (size_t id = 0; id < target.size(); ++id) total += weight(id);
+  const RowSampling& row = op.rows[size_t(r)];
+  uint64_t left = uniform_below(total, row.seed, row.position, kResidual);
+  size_t id = 0;
+  for (uint64_t w = weight(0); left >= w; w = weight(++id)) left -= w;
+  return int32_t(id);
+}
+
+}  // namespace
+
+void accept(Queue& queue, const Accept& op) {
+  for_each_row(queue, op.begin.shape[0] - 1, [&](int64_t s) {
+    const int64_t begin = op.begin[s], last = op.begin[s + 1] - 1;
+    for (int64_t r = begin; r < last; ++r) {
+      const bool drafted = op.draft_ids[r] >= 0;
+      const uint64_t target_sum = sum_of(op.target_laws.row(r));
+      const uint64_t draft_sum = drafted ? sum_of(op.draft_laws.row(r)) : 0;
+      if (drafted && keep(op, r, target_sum, draft_sum)) continue;
+      op.accepted[s] = int32_t(r - begin);
+      op.next[s] = replace(op, r, target_sum, draft_sum);
+      return;
+    }
+    op.accepted[s] = int32_t(last - begin);
+    op.next[s] = op.target_ids[last];
+  });
+}
+
+}  // namespace fathom::reference
