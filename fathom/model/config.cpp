@@ -29,7 +29,8 @@ class Section {
       : object_(object), path_(std::move(path)), where_(where), out_(out) {}
 
   void problem(std::string_view key, std::string message, std::string expected, ErrorCode code = ErrorCode::bad_input) {
-    out_.problems.push_back(Error{code, std::move(message), where_ + ": " + path_ + std::string(key), std::move(expected)});
+    out_.problems.push_back(
+        Error{code, std::move(message), where_ + ": " + path_ + std::string(key), std::move(expected)});
   }
 
   const Json* find(std::string_view key) {
@@ -70,7 +71,8 @@ class Section {
 
   template <class Integer>
   void integers(std::string_view key, std::vector<Integer>& out, int64_t low, int64_t high, bool required = true) {
-    const std::string expected = "it must be a list of integers from " + std::to_string(low) + " to " + std::to_string(high);
+    const std::string expected =
+        "it must be a list of integers from " + std::to_string(low) + " to " + std::to_string(high);
     const Json* value = required ? need(key, expected) : find(key);
     if (!value) return;
     if (!value->is_array() || value->items.size() > 4096) return wrong(key, *value, expected);
@@ -274,7 +276,8 @@ void read_vision(Section& top, const Json& json, ConfigReading& out, std::string
   const Json* value = json.find("vision_config");
   out.config.vision.reset();
   if (!value || value->is_null() || (value->is_object() && value->fields.empty())) return;
-  if (!value->is_object()) return top.wrong("vision_config", *value, "it must be an object; empty means no vision encoder");
+  if (!value->is_object())
+    return top.wrong("vision_config", *value, "it must be an object; empty means no vision encoder");
   Section section(*value, "vision_config.", where, out);
   VisionConfig vision;
   section.find("model_type");
@@ -445,7 +448,8 @@ ConfigReading read_model_config(const Json& json, std::string_view where) {
                                  "it must be the config.json of a DeepSeek V4.1 checkpoint"});
     return out;
   }
-  const std::string expected = std::string("fathom runs \"") + kModelType + "\" (DeepSeek V4.1); use a checkpoint of that kind";
+  const std::string expected =
+      std::string("fathom runs \"") + kModelType + "\" (DeepSeek V4.1); use a checkpoint of that kind";
   const Json* type = top.need("model_type", expected);
   if (type && !(type->is_string() && type->text == kModelType)) top.wrong("model_type", *type, expected);
   if (!out.problems.empty()) return out;

@@ -1,6 +1,6 @@
 // fathom/model/config.h
-// config.json as values. Everything that the network, the cache and the planner need to know of a checkpoint is here, and
-// it has been checked: whoever holds a ModelConfig from parse_model_config() need not doubt a shape or a source.
+// config.json as values. Everything that the network, the cache and the planner need to know of a checkpoint is here,
+// and it has been checked: whoever holds a ModelConfig from parse_model_config() need not doubt a shape or a source.
 // Source: spec/model.md 1, spec/checkpoint.md 6.
 #pragma once
 #include <cstdint>
@@ -34,7 +34,7 @@ struct VisionConfig {
   int64_t downsample_ratio = 3;
   int64_t max_image_tokens = 1024;
   int64_t min_pixels = 295936;
-  std::optional<double> max_wh_ratio;
+  std::optional<double> max_wh_ratio = {};
   friend bool operator==(const VisionConfig&, const VisionConfig&) = default;
 };
 

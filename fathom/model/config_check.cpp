@@ -1,6 +1,7 @@
 // What the fields of a configuration must be to each other, and values derived from them.
 // Source: spec/model.md 1.2, 1.3, 1.5; spec/checkpoint.md 6.
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "fathom/model/config.h"
@@ -11,7 +12,10 @@ namespace {
 
 std::string list_text(const std::vector<int>& values) {
   std::string text = "[";
-  for (const int value : values) text += (text.size() > 1 ? "," : "") + std::to_string(value);
+  for (const int value : values) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(value);
+  }
   return text + "]";
 }
 
@@ -84,7 +88,8 @@ class Checks {
       product_multiple("o_groups", config_.o_groups, "num_attention_heads * head_dim / o_groups",
                        config_.num_attention_heads * config_.head_dim / config_.o_groups);
     }
-    product_multiple("o_lora_rank", config_.o_lora_rank, "o_groups * o_lora_rank", config_.o_groups * config_.o_lora_rank);
+    product_multiple("o_lora_rank", config_.o_lora_rank, "o_groups * o_lora_rank",
+                     config_.o_groups * config_.o_lora_rank);
   }
 
   void ratios() {
@@ -107,7 +112,8 @@ class Checks {
     const bool inside = ids.empty() || (ids.front() >= 0 && ids.back() < config_.num_hidden_layers);
     if (increasing && inside) return true;
     fail(key, list_text(ids),
-         "it must be sorted, without repetition, with layers from 0 to " + std::to_string(config_.num_hidden_layers - 1));
+         "it must be sorted, without repetition, with layers from 0 to " +
+             std::to_string(config_.num_hidden_layers - 1));
     return false;
   }
 
@@ -197,7 +203,8 @@ class Checks {
     const auto hashes = engram_hashes(config_);
     for (size_t i = 0; i < hashes.size(); ++i) {
       if (config_.engram_num_embeddings[i] != hashes[i].rows) {
-        fail("engram_num_embeddings", std::to_string(config_.engram_num_embeddings[i]) + " at entry " + std::to_string(i),
+        fail("engram_num_embeddings",
+             std::to_string(config_.engram_num_embeddings[i]) + " at entry " + std::to_string(i),
              "it must be the sum of the primes from engram_vocab_size on, " + std::to_string(hashes[i].rows));
       }
     }

@@ -24,7 +24,8 @@ struct EngramHash {
   int heads() const { return columns() / (int(multipliers.size()) - 1); }
 };
 
-/// A compressed id that stands for "nothing here": a position inside an image span. It and everything older read as pad.
+/// A compressed id that stands for "nothing here": a position inside an image span. It and everything older read as
+/// pad.
 inline constexpr int32_t kDeadId = -1;
 
 /// One entry for each Engram layer, in the order of the configuration.
