@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 
 namespace fathom {
 namespace {
@@ -16,12 +16,16 @@ Error system_error(const char* what, const std::string& path) {
   if (code == ENOENT || code == ENOTDIR) {
     return Error{ErrorCode::not_found, "no such file", path, "check the path"};
   }
-  return Error{ErrorCode::failed, std::string(what) + ": " + std::strerror(code), path,
+  return Error{ErrorCode::failed, std::string(what) + ": " + std::generic_category().message(code), path,
                code == EACCES ? "check its permissions" : "check the file system"};
 }
 
 struct Descriptor {
   int fd = -1;
+
+  explicit Descriptor(int opened) : fd(opened) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() {
     if (fd >= 0) ::close(fd);
   }

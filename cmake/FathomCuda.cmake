@@ -1,0 +1,29 @@
+# Included with -DFATHOM_CUDA=ON (preset cuda): finds nvcc 13 and enables CUDA for sm_90a, the arch of H100 and H200.
+# The kernels belong in fathom/backend/cuda/. While that folder does not exist, nothing but this check changes, and the
+# program says `cuda: not compiled in`.
+if(NOT CMAKE_CUDA_COMPILER)
+  find_program(nvcc nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  if(NOT nvcc)
+    message(FATAL_ERROR "fathom: nvcc was not found (FATHOM_CUDA=ON): install CUDA 13.0 and put its bin folder into PATH, "
+                        "name it with -DCMAKE_CUDA_COMPILER=, or configure with -DFATHOM_CUDA=OFF.")
+  endif()
+  set(CMAKE_CUDA_COMPILER ${nvcc} CACHE FILEPATH "nvcc" FORCE)
+endif()
+# 90a, not 90: the wgmma and TMA instructions exist in the architecture-specific set only.
+set(CMAKE_CUDA_ARCHITECTURES 90a CACHE STRING "CUDA architectures")
+enable_language(CUDA)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
+  message(FATAL_ERROR "fathom: nvcc is ${CMAKE_CUDA_COMPILER_VERSION} (${CMAKE_CUDA_COMPILER}): 13.0 or newer is needed; "
+                      "name another one with -DCMAKE_CUDA_COMPILER=.")
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+find_package(CUDAToolkit 13.0 REQUIRED)
+
+if(EXISTS ${CMAKE_SOURCE_DIR}/fathom/backend/cuda)
+  set(FATHOM_HAS_CUDA_BACKEND ON)
+else()
+  set(FATHOM_HAS_CUDA_BACKEND OFF)
+  message(STATUS "fathom: nvcc ${CMAKE_CUDA_COMPILER_VERSION} is ready, but fathom/backend/cuda holds nothing yet: "
+                 "the program is built without it.")
+endif()
