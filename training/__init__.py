@@ -1,0 +1,1 @@
+"""PyTorch reference of the model, training of the miniature, writer of the golden vectors. See README.md."""

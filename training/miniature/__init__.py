@@ -1,0 +1,1 @@
+"""The trained miniature: its corpus and its training."""
