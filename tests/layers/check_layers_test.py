@@ -93,6 +93,14 @@ class CheckLayers(unittest.TestCase):
     def test_a_test_library_in_the_program(self):
         self.refuses({"fathom/tensor/bad.cpp": "#include <nlohmann/json.hpp>\n"}, "stands in tests only")
 
+    def test_a_header_of_tests_in_the_program(self):
+        checks = {"fathom/tensor/near.h": "#pragma once\n#include <gtest/gtest.h>\n",
+                  "fathom/tensor/nearer.h": '#pragma once\n#include "fathom/tensor/near.h"\n',
+                  "fathom/tensor/near_test.cpp": '#include "fathom/tensor/nearer.h"\n'}
+        self.assertEqual(self.run_on(checks), (0, ""))
+        self.refuses({**checks, "fathom/tensor/bad.cpp": '#include "fathom/tensor/nearer.h"\n'},
+                     "fathom/tensor/bad.cpp:1: fathom/tensor/near.h includes a test library")
+
     def test_a_library_that_the_table_does_not_know(self):
         self.refuses({"fathom/base/bad.cpp": "#include <absl/strings/str_cat.h>\n"}, "unknown library header")
 
