@@ -1,6 +1,6 @@
 // fathom/model/batch.h
-// What one step computes, as flat arrays: prompt pieces, decode rows and rows of drafts to verify, all alike. A batch is
-// made by the engine and read by the model; it owns nothing.
+// What one step computes, as flat arrays: prompt pieces, decode rows and rows of drafts to verify, all alike. A batch
+// is made by the engine and read by the model; it owns nothing.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -11,23 +11,24 @@
 namespace fathom {
 
 struct Batch {
-  RowSet rows;                        // positions, owners, ranges
-  View<const int32_t, 1> ids;         // [rows] token ids
-  View<const uint8_t, 1> image;       // [rows] 1 inside an image span; empty: no images
-  View<const int32_t, 2> history;     // [sequences, max n-gram - 1] tokens before each sequence's first row, newest first;
-                                      // -1 before the start and on image positions
-  View<const int32_t, 2> blocks;      // [sequences, most blocks] block tables
-  View<const int32_t, 1> slots;       // [sequences] state slots
-  std::span<const Replay> replay;     // [sequences] visibility
-  View<const int32_t, 1> logit_rows;  // rows whose logits are wanted, rising; each runs the decoder (position >= decoder_from)
+  RowSet rows;                     // positions, owners, ranges
+  View<const int32_t, 1> ids;      // [rows] token ids
+  View<const uint8_t, 1> image;    // [rows] 1 inside an image span; empty: no images
+  View<const int32_t, 2> history;  // [sequences, max n-gram - 1] tokens before each sequence's first row, newest first;
+                                   // -1 before the start and on image positions
+  View<const int32_t, 2> blocks;   // [sequences, most blocks] block tables
+  View<const int32_t, 1> slots;    // [sequences] state slots
+  std::span<const Replay> replay;  // [sequences] visibility
+  View<const int32_t, 1>
+      logit_rows;  // rows whose logits are wanted, rising; each runs the decoder (position >= decoder_from)
 };
 
 /// One draft block a sequence. Source: spec/model.md 11.2.
 struct DraftBatch {
-  View<const int32_t, 1> tokens;     // [sequences] newest sampled token, not yet run through the backbone
-  View<const int64_t, 1> last;       // [sequences] P: last position that has been; the token sits at P + 1
-  View<const int32_t, 1> slots;      // [sequences]
-  std::span<const Replay> replay;    // [sequences]
+  View<const int32_t, 1> tokens;   // [sequences] newest sampled token, not yet run through the backbone
+  View<const int64_t, 1> last;     // [sequences] P: last position that has been; the token sits at P + 1
+  View<const int32_t, 1> slots;    // [sequences]
+  std::span<const Replay> replay;  // [sequences]
 };
 
 }  // namespace fathom

@@ -341,6 +341,14 @@ void read_text(const Json& text_config, ConfigReading& out, std::string_view whe
   text.warn_of_unknown_keys();
 }
 
+void read_expert_share(const Json& json, ConfigReading& out, std::string_view where) {
+  const Json* value = json.find("fathom_expert_share");
+  if (!value) return;
+  Section share(*value, "fathom_expert_share.", where, out);
+  share.integer("ranks", out.config.expert_share.ranks, 1, 4096);
+  share.integer("rank", out.config.expert_share.rank, 0, std::max(out.config.expert_share.ranks - 1, 0));
+}
+
 Json yarn_json(const YarnScaling& yarn) {
   Json json = Json::object();
   json.set("rope_type", Json::of("yarn"));
@@ -459,6 +467,7 @@ ConfigReading read_model_config(const Json& json, std::string_view where) {
   if (!out.problems.empty()) return out;
 
   read_top(top, json, out, where);
+  read_expert_share(json, out, where);
   constexpr std::string_view kTextExpected = "it must be an object with the sizes of the network";
   const Json* text_config = top.need("text_config", kTextExpected);
   if (text_config && !text_config->is_object()) {
@@ -498,6 +507,12 @@ Json to_json(const ModelConfig& config) {
   write_text_sources(text, config);
   write_text_rest(text, config);
   json.set("text_config", std::move(text));
+  if (config.expert_share != ExpertShare{}) {
+    Json share = Json::object();
+    share.set("rank", Json::of(config.expert_share.rank));
+    share.set("ranks", Json::of(config.expert_share.ranks));
+    json.set("fathom_expert_share", std::move(share));
+  }
   json.set("vision_config", config.vision ? vision_json(*config.vision) : Json::object());
   return json;
 }

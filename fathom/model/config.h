@@ -38,6 +38,15 @@ struct VisionConfig {
   friend bool operator==(const VisionConfig&, const VisionConfig&) = default;
 };
 
+/// Which routed experts a folder holds: all, or those of one rank of an expert-parallel group (make-checkpoint's preset
+/// flash-rank). Rank r of n holds experts [r * c, (r + 1) * c), c = ceil(experts / n). Numbers stay global.
+struct ExpertShare {
+  int rank = 0;
+  int ranks = 1;
+  bool holds(int expert, int experts) const { return expert / ((experts + ranks - 1) / ranks) == rank; }
+  friend bool operator==(const ExpertShare&, const ExpertShare&) = default;
+};
+
 /// Names and default values are those of DeepSeek-V4.1-Flash. Sizes count elements unless the name says otherwise.
 struct ModelConfig {
   // top level
@@ -111,6 +120,8 @@ struct ModelConfig {
   int dspark_num_experts_per_tok = 3;
 
   std::optional<VisionConfig> vision = VisionConfig{};
+
+  ExpertShare expert_share;  // our own key `fathom_expert_share`; absent: all experts
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 

@@ -1,6 +1,6 @@
 // fathom/model/model.h
-// The network: token ids and caches in, logits and drafts out. One code path for prefill, chunks, decode and verification,
-// and for every backend. No scheduling, no sampling, no request in sight. Source: spec/model.md.
+// The network: token ids and caches in, logits and drafts out. One code path for prefill, chunks, decode and
+// verification, and for every backend. No scheduling, no sampling, no request in sight. Source: spec/model.md.
 #pragma once
 #include <functional>
 #include <memory>
@@ -37,9 +37,9 @@ using Trace = std::function<void(std::string_view name, AnyView value)>;
 /// Owns bound weights and scratch; one thread at a time may call it. The checkpoint must outlive it.
 class Model {
  public:
-  /// Binds names to views and checks every shape (all problems in one error). Weights stay where the checkpoint maps them;
-  /// small misaligned tensors are copied. Errors: bad_input (configuration, tensors), unsupported (the backend lacks an
-  /// operation), out_of_memory.
+  /// Binds names to views and checks every shape (all problems in one error). Weights stay where the checkpoint maps
+  /// them; small misaligned tensors are copied. Errors: bad_input (configuration, tensors), unsupported (the backend
+  /// lacks an operation), out_of_memory.
   static Result<Model> load(const Checkpoint& checkpoint, const Backend& backend, ModelOptions options);
 
   Model(Model&&) noexcept;

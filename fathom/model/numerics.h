@@ -1,6 +1,6 @@
 // fathom/model/numerics.h
-// Where a run rounds. The two profiles are those of spec/model.md 14; the two golden modes compute in float and exist to
-// compare with the PyTorch reference tensor by tensor. Recorded with every result.
+// Where a run rounds. The two profiles are those of spec/model.md 14; the two golden modes compute in float and exist
+// to compare with the PyTorch reference tensor by tensor. Recorded with every result.
 #pragma once
 #include <optional>
 #include <string_view>
@@ -22,7 +22,8 @@ inline constexpr Numerics kDeepinferNumerics{"deepinfer", DType::bf16, true, tru
 inline constexpr Numerics kFloatNumerics{"f32", DType::f32, true, false, false};
 inline constexpr Numerics kFloatUnroundedNumerics{"f32_noquant", DType::f32, false, false, false};
 
-/// "reference", "deepinfer" (the profiles of --numerics), "f32", "f32_noquant" (golden modes; bf16_act8 is `reference`).
+/// "reference", "deepinfer" (the profiles of --numerics), "f32", "f32_noquant" (golden modes; bf16_act8 is
+/// `reference`).
 inline std::optional<Numerics> numerics_of(std::string_view name) {
   for (const Numerics& n : {kReferenceNumerics, kDeepinferNumerics, kFloatNumerics, kFloatUnroundedNumerics}) {
     if (name == n.name) return n;

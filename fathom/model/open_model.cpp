@@ -26,6 +26,16 @@ Result<OpenedModel> finish(Checkpoint checkpoint) {
   return model;
 }
 
+// What configuration and tensor list add to the problems of the files.
+void add_model_problems(const Checkpoint& checkpoint, std::vector<Error>& problems) {
+  if (checkpoint.config().is_null()) return;  // no or damaged config.json: said already
+  const ConfigReading reading = read_model_config(checkpoint.config(), checkpoint.path_of(kConfig));
+  problems.insert(problems.end(), reading.problems.begin(), reading.problems.end());
+  if (!reading.problems.empty() || checkpoint.shards().empty()) return;
+  const auto differences = compare(checkpoint, tensor_list(reading.config));
+  problems.insert(problems.end(), differences.begin(), differences.end());
+}
+
 }  // namespace
 
 Result<OpenedModel> open_model(const std::string& folder) {
@@ -40,21 +50,27 @@ Result<OpenedModel> open_model(const std::string& folder) {
 }
 
 Result<OpenedModel> open_model(std::span<const EmbeddedFile> files) {
-  auto checkpoint = Checkpoint::open(files);
-  if (!checkpoint) return checkpoint.error();
-  return finish(std::move(*checkpoint));
+  std::vector<Error> problems;
+  Checkpoint checkpoint = Checkpoint::open_partly(files, problems);
+  if (!checkpoint.config().is_null()) {
+    const auto parsed = parse_model_config(checkpoint.config(), checkpoint.path_of(kConfig));
+    if (!parsed) return parsed.error();
+  }
+  if (!problems.empty()) return problems.front();
+  return finish(std::move(checkpoint));
 }
 
 std::vector<Error> model_problems(const std::string& folder) {
   std::vector<Error> problems;
   const Checkpoint checkpoint = Checkpoint::open_partly(folder, problems);
-  if (checkpoint.config().is_null()) return problems;  // no or damaged config.json: said already
-  const ConfigReading reading = read_model_config(checkpoint.config(), checkpoint.path_of(kConfig));
-  problems.insert(problems.end(), reading.problems.begin(), reading.problems.end());
-  if (reading.problems.empty() && !checkpoint.shards().empty()) {
-    const auto differences = compare(checkpoint, tensor_list(reading.config));
-    problems.insert(problems.end(), differences.begin(), differences.end());
-  }
+  add_model_problems(checkpoint, problems);
+  return problems;
+}
+
+std::vector<Error> model_problems(std::span<const EmbeddedFile> files) {
+  std::vector<Error> problems;
+  const Checkpoint checkpoint = Checkpoint::open_partly(files, problems);
+  add_model_problems(checkpoint, problems);
   return problems;
 }
 

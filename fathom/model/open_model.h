@@ -23,5 +23,6 @@ Result<OpenedModel> open_model(std::span<const EmbeddedFile> files);
 
 /// Everything wrong with a folder, for `inspect --problems`; empty when open_model() succeeds.
 std::vector<Error> model_problems(const std::string& folder);
+std::vector<Error> model_problems(std::span<const EmbeddedFile> files);
 
 }  // namespace fathom

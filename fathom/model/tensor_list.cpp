@@ -76,6 +76,7 @@ class List {
     fp8(prefix + "shared_experts.w3", inner, h);
     fp8(prefix + "shared_experts.w2", h, inner);
     for (int expert = 0; expert < experts; ++expert) {
+      if (!config_.expert_share.holds(expert, experts)) continue;
       const std::string name = prefix + "experts." + std::to_string(expert);
       fp4(name + ".w1", inner, h);
       fp4(name + ".w3", inner, h);

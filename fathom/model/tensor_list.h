@@ -14,7 +14,8 @@ namespace fathom {
 
 struct ModelConfig;
 
-/// Every tensor, in the order of layers; 96,085 for Flash. `config` must have passed its checks.
+/// Every tensor, in the order of layers; 96,085 for Flash. Routed experts only where config.expert_share holds them.
+/// `config` must have passed its checks.
 std::vector<TensorSpec> tensor_list(const ModelConfig& config);
 
 /// What a tensor is for; the rows of checkpoint.md 4.

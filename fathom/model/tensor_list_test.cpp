@@ -2,12 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <map>
 
-#include "fathom/base/mapped_file.h"
-#include "fathom/model/config.h"
 #include "fathom/model/open_model.h"
+#include "fathom/model/presets.h"
 
 namespace fathom {
 namespace {
@@ -16,45 +14,6 @@ int64_t total_bytes(const std::vector<TensorSpec>& tensors) {
   int64_t sum = 0;
   for (const TensorSpec& tensor : tensors) sum += tensor.bytes();
   return sum;
-}
-
-// spec/checkpoint.md 6, "mini-8".
-ModelConfig mini8() {
-  ModelConfig c;
-  c.hidden_size = 256;
-  c.vocab_size = 1024;
-  c.num_hidden_layers = 8;
-  c.num_attention_heads = 8;
-  c.head_dim = 128;
-  c.q_lora_rank = 128;
-  c.o_groups = 2;
-  c.o_lora_rank = 64;
-  c.sliding_window = 16;
-  c.compress_ratios = {0, 0, 2, 2, 1, 1, 1, 1, 0, 0, 0};
-  c.kv_source_layer_ids = c.index_k_source_layer_ids = {2, 4};
-  c.index_source_layer_ids = {2, 4, 6};
-  c.index_n_heads = 8;
-  c.index_topk = 8;
-  c.candidate_source_layer_id = 4;
-  c.candidate_topk_blocks = 4;
-  c.n_routed_experts = 16;
-  c.num_experts_per_tok = 3;
-  c.moe_intermediate_size = 128;
-  c.engram_layer_ids = {1};
-  c.engram_num_embeddings = {6126};
-  c.engram_n_heads = 2;
-  c.engram_head_dim = 32;
-  c.engram_vocab_size = 1000;
-  c.engram_compressed_vocab_size = 1024;
-  c.dspark_noise_token_id = 3;
-  c.image_token_id = 4;
-  c.dspark_target_layer_ids = {5, 6, 7};
-  c.dspark_markov_rank = 32;
-  c.dspark_n_routed_experts = 8;
-  c.dspark_num_experts_per_tok = 2;
-  c.vision =
-      VisionConfig{.num_hidden_layers = 2, .hidden_size = 64, .num_attention_heads = 4, .intermediate_size = 128};
-  return c;
 }
 
 struct Sum {
@@ -137,7 +96,7 @@ TEST(TensorList, FlashHasTheOfficialBytesOfEachLayer) {
 }
 
 TEST(TensorList, Mini8HasTheCountsWorkedOutInTheSpecification) {
-  ModelConfig config = mini8();
+  ModelConfig config = mini8_config();
   EXPECT_TRUE(config_problems(config, "mini-8").empty()) << to_string(config_problems(config, "mini-8").front());
   EXPECT_EQ(tensor_list(config).size(), 1'302u);
   EXPECT_EQ(total_bytes(tensor_list(config)), 17'698'310);
@@ -146,10 +105,24 @@ TEST(TensorList, Mini8HasTheCountsWorkedOutInTheSpecification) {
 }
 
 TEST(TensorList, WithoutVisionConfigThereIsNoVisionTensor) {
-  ModelConfig config = mini8();
+  ModelConfig config = mini8_config();
   config.vision.reset();
   for (const TensorSpec& tensor : tensor_list(config))
     EXPECT_NE(group_of(tensor.name), WeightGroup::vision) << tensor.name;
+}
+
+TEST(TensorList, ARankHoldsItsExpertsOnly) {
+  ModelConfig config;
+  config.expert_share = {3, 64};  // experts 18 to 23 of 384, 6 and 7 of 128
+  std::map<std::string, int> experts;
+  for (const TensorSpec& tensor : tensor_list(config)) {
+    const size_t at = tensor.name.find(".experts.");
+    if (at != std::string::npos) ++experts[tensor.name.substr(0, tensor.name.find('.', at + 9))];
+  }
+  EXPECT_EQ(experts.size(), 40u * 6 + 3 * 2);
+  EXPECT_EQ(experts["layers.39.ffn.experts.18"], 6);
+  EXPECT_EQ(experts["layers.39.ffn.experts.23"], 6);
+  EXPECT_EQ(experts["mtp.2.ffn.experts.7"], 6);
 }
 
 TEST(OpenModel, TheEmbeddedModelHasExactlyTheTensorsOfItsConfiguration) {

@@ -1,0 +1,106 @@
+#include "fathom/model/draft/draft.h"
+
+#include <cmath>
+
+#include "fathom/model/block.h"
+
+namespace fathom {
+
+void extend_draft_windows(Step& step, const AttentionContext& context, const Weights& weights, AnyView features,
+                          const RowSet& rows) {
+  const ModelConfig& c = step.config;
+  if (rows.rows() == 0) return;
+  const int ring = *context.map.specs[size_t(context.map.rings.back())].window;
+  const RowSubset last = rows_from(step, rows, [&](int64_t s) {
+    const int32_t end = rows.begin[s + 1];
+    return end > rows.begin[s] ? rows.positions[end - 1] - ring + 1 : 0;
+  });
+  const Matrix in = rounded_input(step, take(step, last, features));
+  const AnyViewMut main =
+      rms_norm(step, linear(step, in, weights.main_proj, step.numerics.activations), weights.main_norm);
+  const Matrix x = rounded_input(step, main);
+  for (int stage = 0; stage < c.num_nextn_predict_layers; ++stage) {
+    const size_t layer = size_t(c.num_hidden_layers + stage);
+    const auto entries =
+        window_entries(step, weights.blocks[layer], x, last.rows.positions, context.plain, context.map.format.window);
+    step.ops.store_ring(step.queue,
+                        {last.rows, entries, {}, context.cache.ring(size_t(context.map.rings[layer]), context.slots)});
+  }
+}
+
+namespace {
+
+// The rows of one draft block a sequence: the newest token, then noise, at positions P + 1 ...
+struct BlockRows {
+  RowSet rows;
+  View<int32_t, 1> ids;
+  View<int64_t, 1> window_begin, window_end;
+};
+
+BlockRows block_rows(Step& step, const DraftBatch& batch) {
+  const ModelConfig& c = step.config;
+  const int64_t sequences = batch.tokens.shape[0], block = c.dspark_block_size, n = sequences * block;
+  auto positions = step.scratch.vector<int64_t>(n);
+  auto sequence = step.scratch.vector<int32_t>(n);
+  auto begin = step.scratch.vector<int32_t>(sequences + 1);
+  BlockRows out{{positions, sequence, begin},
+                step.scratch.vector<int32_t>(n),
+                step.scratch.vector<int64_t>(n),
+                step.scratch.vector<int64_t>(n)};
+  begin[0] = 0;
+  for (int64_t s = 0; s < sequences; ++s) {
+    begin[s + 1] = int32_t((s + 1) * block);
+    const int64_t last = batch.last[s];
+    for (int64_t i = 0; i < block; ++i) {
+      const int64_t r = s * block + i;
+      positions[r] = last + 1 + i;
+      sequence[r] = int32_t(s);
+      out.ids[r] = i == 0 ? batch.tokens[s] : c.dspark_noise_token_id;
+      // Every row of the block sees the same set: the window that ends at P, and the whole block.
+      out.window_begin[r] = std::max({int64_t(0), last - c.sliding_window + 1, batch.replay[size_t(s)].decoder_cut});
+      out.window_end[r] = last + 1 + block;
+    }
+  }
+  return out;
+}
+
+AnyViewMut stage_attention(Step& step, const AttentionContext& context, const BlockWeights& w, size_t layer, AnyView u,
+                           const BlockRows& block) {
+  const ModelConfig& c = step.config;
+  const Matrix x = rounded_input(step, u);
+  const Queries queries = project_queries(step, w, x, block.rows, context.plain);
+  LatentAttention op;
+  op.rows = op.fresh_rows = block.rows;
+  op.queries = queries.heads;
+  op.heads = int(c.num_attention_heads);
+  op.fresh = window_entries(step, w, x, block.rows.positions, context.plain, context.map.format.window);
+  op.window_format = context.map.format.window;
+  op.ring = context.cache.ring(size_t(context.map.rings[layer]), context.slots);
+  op.window_begin = block.window_begin;
+  op.window_end = block.window_end;
+  op.sink = w.sink;
+  op.scale = float(1 / std::sqrt(double(c.head_dim)));
+  const AnyViewMut out = step.activations(u.rows, c.num_attention_heads * c.head_dim);
+  op.out = out;
+  step.ops.latent_attention(step.queue, op);
+  return project_out(step, w, out, block.rows.positions, context.plain);
+}
+
+}  // namespace
+
+AnyViewMut draft_hidden(Step& step, const AttentionContext& context, const Weights& weights, const DraftBatch& batch) {
+  const ModelConfig& c = step.config;
+  const BlockRows block = block_rows(step, batch);
+  Streams streams = open_streams(step, weights.embed, block.ids);
+  for (int stage = 0; stage < c.num_nextn_predict_layers; ++stage) {
+    const size_t layer = size_t(c.num_hidden_layers + stage);
+    const BlockWeights& w = weights.blocks[layer];
+    const SiteMixes mixes = site_mixes(step, w.attn_mix, streams);
+    const AnyViewMut u = rms_norm(step, collapse(step, streams), w.attn_norm);
+    spread(step, stage_attention(step, context, w, layer, u, block), mixes, streams);
+    expert_site(step, w, streams, {}, c.dspark_num_experts_per_tok);
+  }
+  return collapse(step, streams);
+}
+
+}  // namespace fathom

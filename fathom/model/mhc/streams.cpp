@@ -1,0 +1,46 @@
+#include "fathom/model/mhc/streams.h"
+
+namespace fathom {
+
+Streams open_streams(Step& step, AnyView table, View<const int32_t, 1> ids) {
+  const int64_t rows = ids.shape[0], c = step.config.hc_mult;
+  const AnyViewMut x = step.activations(rows, c * step.config.hidden_size);
+  step.ops.embed(step.queue, {ids, table, x, int(c)});
+  auto pre = step.scratch.table<float>(rows, c);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < c; ++i) pre(r, i) = i == 0 ? 1.0f : 0.0f;
+  }
+  return {x, pre};
+}
+
+SiteMixes site_mixes(Step& step, const MixWeights& weights, const Streams& streams) {
+  const int64_t rows = streams.x.rows, c = step.config.hc_mult;
+  SiteMixes out{step.scratch.table<float>(rows, c), step.scratch.table<float>(rows, c),
+                step.scratch.table<float>(rows, c * c)};
+  StreamMixes op;
+  op.streams = streams.x;
+  op.fn = weights.fn;
+  op.scale = weights.scale;
+  op.base = weights.base;
+  op.iterations = step.config.hc_sinkhorn_iters;
+  op.sinkhorn_eps = float(step.config.hc_eps);
+  op.norm_eps = float(step.config.rms_norm_eps);
+  op.pre = out.pre;
+  op.post = out.post;
+  op.comb = out.comb;
+  step.ops.stream_mixes(step.queue, op);
+  return out;
+}
+
+AnyViewMut collapse(Step& step, const Streams& streams) {
+  const AnyViewMut out = step.activations(streams.x.rows, step.config.hidden_size);
+  step.ops.stream_collapse(step.queue, {streams.x, streams.pre, out});
+  return out;
+}
+
+void spread(Step& step, AnyView y, const SiteMixes& mixes, Streams& streams) {
+  step.ops.stream_spread(step.queue, {y, mixes.post, mixes.comb, streams.x});
+  streams.pre = mixes.pre;
+}
+
+}  // namespace fathom

@@ -1,0 +1,276 @@
+#include "fathom/model/model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fathom/model/attention/attention.h"
+#include "fathom/model/attention/rope_frequencies.h"
+#include "fathom/model/block.h"
+#include "fathom/model/draft/draft.h"
+#include "fathom/model/engram/engram.h"
+#include "fathom/model/missing.h"
+#include "fathom/model/tensor_list.h"
+#include "fathom/model/weights.h"
+
+namespace fathom {
+
+struct Model::State {
+  ModelConfig config;
+  std::vector<LayerPlan> plan;   // backbone and draft stages
+  std::vector<LayerPlan> shown;  // backbone only
+  Numerics numerics;
+  Operations ops;
+  Weights weights;
+  CacheMap map;
+  std::vector<EngramHash> hashes;
+  std::vector<int32_t> token_map;
+  std::vector<float> plain, compressed;
+  Scratch scratch;
+  // Of the last draft() call, for markov().
+  Drafts drafts;
+  int64_t draft_sequences = 0;
+
+  explicit State(Memory memory) : scratch(memory) {}
+
+  int backtrack() const { return config.num_nextn_predict_layers > 0 ? config.dspark_block_size + 1 : 1; }
+  Step step(Queue& queue, const Trace* trace) { return {queue, ops, scratch, numerics, config, trace}; }
+};
+
+Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+Model::~Model() = default;
+
+const ModelConfig& Model::config() const { return state_->config; }
+const std::vector<LayerPlan>& Model::plan() const { return state_->shown; }
+const Numerics& Model::numerics() const { return state_->numerics; }
+const std::vector<PageSpec>& Model::page_specs() const { return state_->map.specs; }
+
+ReplayShape Model::replay_shape() const {
+  const ModelConfig& c = state_->config;
+  return {int(c.sliding_window), state_->backtrack(), encoder_layers(c), decoder_layers(c)};
+}
+
+Result<Model> Model::load(const Checkpoint& checkpoint, const Backend& backend, ModelOptions options) {
+  auto config = parse_model_config(checkpoint.config(), checkpoint.path_of("config.json"));
+  if (!config) return config.error();
+  if (const auto problems = compare(checkpoint, tensor_list(*config)); !problems.empty()) {
+    Error first = problems.front();
+    if (problems.size() > 1) {
+      first.remedy +=
+          "; " + std::to_string(problems.size() - 1) + " more problems: fathom inspect --problems lists them";
+    }
+    return first;
+  }
+  if (auto missing = missing_operations(backend); !missing.ok()) return missing.error();
+  auto weights = bind_weights(checkpoint, *config);
+  if (!weights) return weights.error();
+  auto state = std::make_unique<State>(backend.memory);
+  state->config = std::move(*config);
+  state->plan = plan_layers(state->config);
+  state->shown.assign(state->plan.begin(), state->plan.begin() + state->config.num_hidden_layers);
+  state->numerics = options.numerics;
+  state->ops = backend.ops;
+  state->weights = std::move(*weights);
+  state->map = map_cache(state->config, state->plan, state->numerics, state->backtrack());
+  state->plain = plain_frequencies(state->config);
+  state->compressed = compressed_frequencies(state->config);
+  if (!state->config.engram_layer_ids.empty()) {
+    state->hashes = engram_hashes(state->config);
+    state->token_map.assign(options.token_map.begin(), options.token_map.end());
+    // Tokenizers may end before the embedding does; what lies behind maps to 0, as the reference does.
+    if (state->token_map.empty() || int64_t(state->token_map.size()) > state->config.vocab_size) {
+      return Error{ErrorCode::bad_input,
+                   "compressed vocabulary map has " + std::to_string(state->token_map.size()) + " entries",
+                   checkpoint.path_of("tokenizer.json"),
+                   "a model with Engram layers needs a tokenizer of at most " +
+                       std::to_string(state->config.vocab_size) + " tokens"};
+    }
+    state->token_map.resize(size_t(state->config.vocab_size), 0);
+  }
+  return Model(std::move(state));
+}
+
+namespace {
+
+// First visible window position of each row, and one past the last.
+struct Visibility {
+  View<int64_t, 1> begin, end;
+};
+
+enum class Half { encoder, first_decoder, decoder };
+
+Visibility visibility(Step& step, const RowSet& rows, std::span<const Replay> replay, Half half) {
+  const int64_t n = rows.rows(), window = step.config.sliding_window;
+  Visibility out{step.scratch.vector<int64_t>(n), step.scratch.vector<int64_t>(n)};
+  for (int64_t r = 0; r < n; ++r) {
+    const int64_t p = rows.positions[r];
+    const Replay& view = replay[size_t(rows.sequence[r])];
+    int64_t cut = view.encoder_cut;
+    if (half != Half::encoder && p >= view.decoder_cut) {
+      cut = half == Half::first_decoder ? view.first_decoder_cut : view.decoder_cut;
+    }
+    out.begin[r] = std::max({int64_t(0), p - window + 1, cut});
+    out.end[r] = p + 1;
+  }
+  return out;
+}
+
+View<const uint8_t, 1> take_image(Step& step, const RowSubset& subset, View<const uint8_t, 1> image) {
+  if (image.empty() || subset.all) return image;
+  auto out = step.scratch.vector<uint8_t>(subset.rows.rows());
+  for (int64_t i = 0; i < out.shape[0]; ++i) out[i] = image[subset.index[i]];
+  return out;
+}
+
+}  // namespace
+
+View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemory& cache, const Trace* trace) {
+  State& s = *state_;
+  const ModelConfig& c = s.config;
+  s.scratch.reset();
+  Step step = s.step(queue, trace);
+  const int64_t sequences = batch.rows.sequences();
+
+  auto store_from = s.scratch.vector<int64_t>(sequences);
+  for (int64_t i = 0; i < sequences; ++i) store_from[i] = batch.replay[size_t(i)].store_from;
+  int64_t most_positions = 0;
+  for (int64_t r = 0; r < batch.rows.rows(); ++r)
+    most_positions = std::max(most_positions, batch.rows.positions[r] + 1);
+  const AttentionContext context{s.map,      cache,   batch.blocks, batch.slots,
+                                 store_from, s.plain, s.compressed, most_positions};
+
+  Streams streams = open_streams(step, s.weights.embed, batch.ids);
+  RowSubset running{batch.rows, {}, true};  // rows that the current layer runs
+  View<const uint8_t, 1> image = batch.image;
+  Visibility window = visibility(step, batch.rows, batch.replay, Half::encoder);
+  Shared shared;
+  AnyViewMut features;  // [rows, targets * H], of the rows that run the target layers
+  RowSet feature_rows;
+  const int64_t targets = int64_t(c.dspark_target_layer_ids.size());
+  int64_t target = 0;
+  size_t engram_layer = 0;
+  const int first_decoder_layer = encoder_layers(c);
+
+  for (int l = 0; l < c.num_hidden_layers; ++l) {
+    const LayerPlan& plan = s.plan[size_t(l)];
+    const BlockWeights& w = s.weights.blocks[size_t(l)];
+    const bool first_decoder = l == first_decoder_layer;
+
+    AttentionRows in;
+    if (first_decoder) {
+      // All rows feed the decoder's global cache, through this layer's input; only the last rows go on.
+      in.global_u = rms_norm(step, collapse(step, streams), w.attn_norm);
+      in.global_rows = batch.rows;
+      running = rows_from(step, batch.rows, [&](int64_t i) { return batch.replay[size_t(i)].decoder_from; });
+      const RowSubset windowed =
+          rows_from(step, batch.rows, [&](int64_t i) { return batch.replay[size_t(i)].decoder_window_from; });
+      in.u = take(step, running, in.global_u);
+      const bool same = windowed.rows.rows() == running.rows.rows();
+      in.window_u = same ? in.u : take(step, windowed, in.global_u);
+      in.window_rows = windowed.rows;
+      if (!running.all) {
+        const AnyViewMut kept = step.activations(running.rows.rows(), streams.x.cols);
+        step.ops.gather_rows(queue, {streams.x, running.index, kept});
+        const auto pre = s.scratch.table<float>(running.rows.rows(), c.hc_mult);
+        const AnyView all(reinterpret_cast<const uint8_t*>(streams.pre.data), DType::f32, streams.pre.shape[0],
+                          c.hc_mult);
+        step.ops.gather_rows(queue,
+                             {all, running.index,
+                              AnyViewMut(reinterpret_cast<uint8_t*>(pre.data), DType::f32, pre.shape[0], c.hc_mult)});
+        streams = {kept, pre};
+        image = take_image(step, running, image);
+      }
+      window = visibility(step, running.rows, batch.replay, Half::first_decoder);
+    } else if (l == first_decoder_layer + 1) {
+      window = visibility(step, running.rows, batch.replay, Half::decoder);
+    }
+    if (plan.engram) {
+      engram(step, *w.engram, s.hashes[engram_layer++], s.token_map, batch, streams.x, l);
+    }
+    if (plan.draft_input) {
+      if (features.data == nullptr) {
+        features = step.activations(running.rows.rows(), targets * c.hidden_size);
+        feature_rows = running.rows;
+      }
+      step.ops.stream_mean(queue, {streams.x, c.hc_mult, features.columns(target++ * c.hidden_size, c.hidden_size)});
+    }
+    const SiteMixes mixes = site_mixes(step, w.attn_mix, streams);
+    if (!first_decoder) {
+      in.u = in.window_u = in.global_u = rms_norm(step, collapse(step, streams), w.attn_norm);
+      in.window_rows = in.global_rows = running.rows;
+    }
+    in.rows = running.rows;
+    in.window_begin = window.begin;
+    in.window_end = window.end;
+    spread(step, attention(step, context, w, l, plan, in, shared), mixes, streams);
+    expert_site(step, w, streams, image, c.num_experts_per_tok);
+    step.record("layers." + std::to_string(l) + ".streams", streams.x);
+  }
+
+  if (features.data != nullptr) {
+    step.record("main_hidden", features);
+    extend_draft_windows(step, context, s.weights, features, feature_rows);
+  }
+
+  // Logits of the wanted rows only.
+  const int64_t wanted = batch.logit_rows.shape[0];
+  const auto logits = s.scratch.table<float>(wanted, c.vocab_size);
+  if (wanted == 0) return logits;
+  auto index = s.scratch.vector<int32_t>(wanted);
+  for (int64_t i = 0, at = 0; i < wanted; ++i) {
+    if (running.all) {
+      index[i] = batch.logit_rows[i];
+      continue;
+    }
+    while (at < running.rows.rows() && running.index[at] != batch.logit_rows[i]) ++at;
+    check(at < running.rows.rows(), "a row whose logits are wanted runs the decoder");
+    index[i] = int32_t(at);
+  }
+  const AnyViewMut hidden = collapse(step, streams);
+  const AnyViewMut last = step.activations(wanted, c.hidden_size);
+  step.ops.gather_rows(queue, {hidden, index, last});
+  step.ops.linear(queue, {Matrix(rms_norm(step, last, s.weights.norm)), s.weights.head,
+                          AnyViewMut(reinterpret_cast<uint8_t*>(logits.data), DType::f32, wanted, c.vocab_size), 1});
+  return logits;
+}
+
+Drafts Model::draft(Queue& queue, const DraftBatch& batch, CacheMemory& cache) {
+  State& s = *state_;
+  check(s.config.num_nextn_predict_layers > 0, "the model has draft stages");
+  s.scratch.reset();
+  Step step = s.step(queue, nullptr);
+  const AttentionContext context{s.map, cache, {}, batch.slots, {}, s.plain, s.compressed, 0};
+  const AnyViewMut hidden = draft_hidden(step, context, s.weights, batch);
+  const AnyViewMut logits =
+      linear(step, Matrix(rms_norm(step, hidden, s.weights.draft_norm)), s.weights.head, DType::f32);
+  s.drafts = {logits.as<float>(), hidden};
+  s.draft_sequences = batch.tokens.shape[0];
+  return s.drafts;
+}
+
+void Model::markov(Queue& queue, int draft_step, View<const int32_t, 1> previous, View<float, 2> logits,
+                   View<float, 1> confidence) {
+  State& s = *state_;
+  const ModelConfig& c = s.config;
+  Step step = s.step(queue, nullptr);
+  const int64_t n = s.draft_sequences, block = c.dspark_block_size, h = c.hidden_size, rank = c.dspark_markov_rank;
+  check(previous.shape[0] == n && draft_step < block, "markov() follows draft() of the same sequences");
+  auto rows = s.scratch.vector<int32_t>(n);
+  for (int64_t i = 0; i < n; ++i) rows[i] = int32_t(i * block + draft_step);
+
+  // [hidden | embedding of the token before]: the confidence head reads both, the Markov head the second part.
+  const AnyViewMut joined = step.activations(n, h + rank);
+  step.ops.gather_rows(queue, {s.drafts.hidden, rows, joined.columns(0, h)});
+  step.ops.embed(queue, {previous, s.weights.markov_embed, joined.columns(h, rank), 1});
+  const AnyViewMut bias = linear(step, Matrix(AnyView(joined.columns(h, rank))), s.weights.markov_head, DType::f32);
+  const AnyViewMut base = step.scratch.rows(DType::f32, n, c.vocab_size);
+  step.ops.gather_rows(queue, {AnyView(reinterpret_cast<const uint8_t*>(s.drafts.logits.data), DType::f32,
+                                       s.drafts.logits.shape[0], c.vocab_size),
+                               rows, base});
+  step.ops.add_rows(queue, {base.as<float>(), bias.as<float>(), logits});
+  const AnyViewMut score = linear(step, Matrix(joined), s.weights.confidence, DType::f32);
+  for (int64_t i = 0; i < n; ++i) confidence[i] = 1 / (1 + std::exp(-score.as<float>()(i, 0)));
+}
+
+}  // namespace fathom

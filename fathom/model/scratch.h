@@ -1,0 +1,42 @@
+// fathom/model/scratch.h
+// Memory for the intermediate values of one call: a pointer that moves up, and back to the start with the next call.
+// The first large batch makes it grow; after that a call allocates nothing.
+#pragma once
+#include <vector>
+
+#include "fathom/backend/backend.h"
+#include "fathom/tensor/view.h"
+
+namespace fathom {
+
+class Scratch {
+ public:
+  explicit Scratch(Memory memory) : memory_(memory) {}
+
+  /// Forgets everything that was given out. If the last call needed several chunks, they become one.
+  void reset();
+
+  AnyViewMut rows(DType dtype, int64_t rows, int64_t cols) {
+    return {bytes(bytes_of(dtype, cols) * rows), dtype, rows, cols};
+  }
+  template <class T>
+  View<T, 1> vector(int64_t n) {
+    return {reinterpret_cast<T*>(bytes(n * int64_t(sizeof(T)))), {n}};
+  }
+  template <class T>
+  View<T, 2> table(int64_t rows, int64_t cols) {
+    return {reinterpret_cast<T*>(bytes(rows * cols * int64_t(sizeof(T)))), {rows, cols}};
+  }
+
+  int64_t capacity_bytes() const;
+
+ private:
+  uint8_t* bytes(int64_t count);
+
+  Memory memory_;
+  std::vector<Buffer> chunks_;
+  size_t chunk_ = 0;
+  int64_t used_ = 0;  // of the current chunk
+};
+
+}  // namespace fathom

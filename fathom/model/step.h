@@ -1,0 +1,51 @@
+// fathom/model/step.h
+// What every part of the network gets with a call, and the two lines that all of them repeat: a rounded input and a
+// linear map. Private to the room.
+#pragma once
+#include <string>
+
+#include "fathom/model/model.h"
+#include "fathom/model/scratch.h"
+
+namespace fathom {
+
+struct Step {
+  Queue& queue;
+  const Operations& ops;
+  Scratch& scratch;
+  const Numerics& numerics;
+  const ModelConfig& config;
+  const Trace* trace;
+
+  AnyViewMut activations(int64_t rows, int64_t cols) { return scratch.rows(numerics.activations, rows, cols); }
+  void record(const std::string& name, AnyView value) const {
+    if (trace && *trace) (*trace)(name, value);
+  }
+};
+
+/// x rounded to Q8, as it enters an FP8 or FP4 weight.
+inline Matrix quantized(Step& step, AnyView x) {
+  const AnyViewMut codes = step.scratch.rows(DType::f8_e4m3, x.rows, x.cols);
+  const AnyViewMut scales = step.scratch.rows(DType::f8_e8m0, x.rows, x.cols / 32);
+  step.ops.quantize_rows(step.queue, {x, codes, scales});
+  return Matrix(codes, scales, 1);
+}
+
+/// What enters an FP8 or FP4 weight: Q8 where the numerics say so, x itself in the float modes.
+inline Matrix rounded_input(Step& step, AnyView x) {
+  return step.numerics.quantize_inputs ? quantized(step, x) : Matrix(x);
+}
+
+inline AnyViewMut linear(Step& step, const Matrix& x, const Matrix& weight, DType out_type) {
+  const AnyViewMut out = step.scratch.rows(out_type, x.rows(), weight.rows());
+  step.ops.linear(step.queue, {x, weight, out, 1});
+  return out;
+}
+
+inline AnyViewMut rms_norm(Step& step, AnyView x, AnyView weight) {
+  const AnyViewMut out = step.activations(x.rows, x.cols);
+  step.ops.rms_norm(step.queue, {x, weight, out, float(step.config.rms_norm_eps)});
+  return out;
+}
+
+}  // namespace fathom

@@ -1,0 +1,178 @@
+#include "fathom/model/weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fathom/model/layer_plan.h"
+
+namespace fathom {
+namespace {
+
+// Looks tensors up one after the other and remembers the first failure, so that binding reads like the list of
+// spec/checkpoint.md 3.
+class Binder {
+ public:
+  Binder(const Checkpoint& checkpoint, Weights& out) : checkpoint_(checkpoint), out_(out) {}
+
+  AnyView dense(const std::string& name, DType dtype, int64_t rows, int64_t cols) {
+    auto view = checkpoint_.tensor(name);
+    if (!view) return fail(view.error());
+    const int64_t found_cols = dtype == DType::f4_e2m1 ? view->cols * 2 : view->cols;
+    const DType stored = dtype == DType::f4_e2m1 ? DType::i8 : dtype;
+    if (view->dtype != stored || view->rows != rows || found_cols != cols) {
+      return fail(Error{ErrorCode::bad_input,
+                        std::string("tensor is ") + name_of(view->dtype) + " [" + std::to_string(view->rows) + ", " +
+                            std::to_string(view->cols) + "]",
+                        name,
+                        std::string("expected ") + name_of(stored) + " of " + std::to_string(rows) + " x " +
+                            std::to_string(cols) + " elements"});
+    }
+    return {aligned(*view), dtype, rows, cols};
+  }
+  AnyView norm(const std::string& name, int64_t channels) { return dense(name + ".weight", DType::bf16, 1, channels); }
+  View<const float, 1> floats(const std::string& name, int64_t count) {
+    const AnyView view = dense(name, DType::f32, 1, count);
+    return {reinterpret_cast<const float*>(view.data), {count}};
+  }
+  Matrix bf16(const std::string& name, int64_t rows, int64_t cols) {
+    return Matrix(dense(name + ".weight", DType::bf16, rows, cols));
+  }
+  Matrix fp8(const std::string& name, int64_t rows, int64_t cols) {
+    return Matrix(dense(name + ".weight", DType::f8_e4m3, rows, cols),
+                  dense(name + ".scale", DType::f8_e8m0, (rows + 31) / 32, cols / 32), 32);
+  }
+  Matrix fp4(const std::string& name, int64_t rows, int64_t cols) {
+    return Matrix(dense(name + ".weight", DType::f4_e2m1, rows, cols),
+                  dense(name + ".scale", DType::f8_e8m0, rows, cols / 32), 1);
+  }
+  Matrix fp8_rows(const std::string& name, int64_t rows, int64_t cols) {
+    return Matrix(dense(name + ".weight", DType::f8_e4m3, rows, cols),
+                  dense(name + ".scale", DType::f8_e8m0, rows, cols / 32), 1);
+  }
+
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  AnyView fail(Error error) {
+    if (!error_) error_ = std::move(error);
+    return {};
+  }
+  // The format does not promise alignment; elements wider than a byte are read through typed pointers.
+  const uint8_t* aligned(const AnyView& view) {
+    const auto size = uintptr_t(std::max(bits_of(view.dtype) / 8, 1));
+    if (reinterpret_cast<uintptr_t>(view.data) % size == 0) return view.data;
+    const int64_t bytes = bytes_of(view.dtype, view.rows * view.cols);
+    auto& copy = out_.aligned.emplace_back(size_t(bytes + 7) / 8);
+    std::memcpy(copy.data(), view.data, size_t(bytes));
+    return reinterpret_cast<const uint8_t*>(copy.data());
+  }
+
+  const Checkpoint& checkpoint_;
+  Weights& out_;
+  std::optional<Error> error_;
+};
+
+MixWeights bind_mix(Binder& bind, const ModelConfig& c, const std::string& prefix) {
+  const int64_t mixes = (2 + c.hc_mult) * c.hc_mult;
+  return {bind.dense(prefix + "_fn", DType::f32, mixes, c.hc_mult * c.hidden_size), bind.floats(prefix + "_scale", 3),
+          bind.floats(prefix + "_base", mixes)};
+}
+
+void bind_attention(Binder& bind, const ModelConfig& c, const std::string& prefix, BlockWeights& out) {
+  const int64_t h = c.hidden_size, q = c.num_attention_heads * c.head_dim;
+  out.sink = bind.floats(prefix + "attn_sink", c.num_attention_heads);
+  out.wq_a = bind.fp8(prefix + "wq_a", c.q_lora_rank, h);
+  out.q_norm = bind.norm(prefix + "q_norm", c.q_lora_rank);
+  out.wq_b = bind.fp8(prefix + "wq_b", q, c.q_lora_rank);
+  out.wkv = bind.fp8(prefix + "wkv", c.head_dim, h);
+  out.kv_norm = bind.norm(prefix + "kv_norm", c.head_dim);
+  out.wo_a = bind.fp8(prefix + "wo_a", c.o_groups * c.o_lora_rank, q / c.o_groups);
+  out.wo_b = bind.fp8(prefix + "wo_b", h, c.o_groups * c.o_lora_rank);
+}
+
+void bind_experts(Binder& bind, const ModelConfig& c, const std::string& prefix, int experts, BlockWeights& out) {
+  const int64_t h = c.hidden_size, inner = c.moe_intermediate_size;
+  out.gate = bind.dense(prefix + "gate.weight", DType::bf16, experts, h);
+  out.gate_bias = bind.floats(prefix + "gate.bias", experts);
+  out.gate_bias_image = bind.floats(prefix + "gate.bias_vl", experts);
+  for (int e = 0; e < experts; ++e) {
+    const std::string expert = prefix + "experts." + std::to_string(e) + ".";
+    out.w1.push_back(bind.fp4(expert + "w1", inner, h));
+    out.w2.push_back(bind.fp4(expert + "w2", h, inner));
+    out.w3.push_back(bind.fp4(expert + "w3", inner, h));
+  }
+  out.shared_w1 = bind.fp8(prefix + "shared_experts.w1", inner, h);
+  out.shared_w2 = bind.fp8(prefix + "shared_experts.w2", h, inner);
+  out.shared_w3 = bind.fp8(prefix + "shared_experts.w3", inner, h);
+}
+
+void bind_global_cache(Binder& bind, const ModelConfig& c, const std::string& prefix, int layer, const LayerPlan& plan,
+                       BlockWeights& out) {
+  const int64_t h = c.hidden_size;
+  if (plan.kv_source == layer) {
+    CompressorWeights w;
+    w.wkv = bind.bf16(prefix + "compressor.wkv", c.head_dim, h);
+    if (plan.ratio > 1) w.wgate = bind.bf16(prefix + "compressor.wgate", c.head_dim, h);
+    w.norm = bind.norm(prefix + "compressor.norm", c.head_dim);
+    out.compressor = w;
+  }
+  if (plan.index_source == layer) {
+    IndexerWeights w;
+    w.wq_b = bind.fp8(prefix + "indexer.wq_b", c.index_n_heads * c.index_head_dim, c.q_lora_rank);
+    w.weights_proj = bind.bf16(prefix + "indexer.weights_proj", c.index_n_heads, h);
+    if (plan.kv_source == layer) {
+      w.wk = bind.bf16(prefix + "indexer.wk", c.index_head_dim, c.head_dim);
+      w.k_norm = bind.norm(prefix + "indexer.k_norm", c.index_head_dim);
+    }
+    out.indexer = w;
+  }
+}
+
+EngramWeights bind_engram(Binder& bind, const ModelConfig& c, const std::string& prefix, int layer) {
+  const auto at = std::find(c.engram_layer_ids.begin(), c.engram_layer_ids.end(), layer) - c.engram_layer_ids.begin();
+  const int64_t rows = c.engram_num_embeddings[size_t(at)];
+  EngramWeights w;
+  w.table = bind.fp8_rows(prefix + "embed", rows, c.engram_head_dim);
+  w.wkv = bind.fp8(prefix + "wkv", (c.hc_mult + 1) * c.hidden_size, engram_lookups(c) * c.engram_head_dim);
+  w.q_weight = bind.dense(prefix + "q_weight", DType::bf16, c.hc_mult, c.hidden_size);
+  w.k_weight = bind.dense(prefix + "k_weight", DType::bf16, c.hc_mult, c.hidden_size);
+  return w;
+}
+
+}  // namespace
+
+Result<Weights> bind_weights(const Checkpoint& checkpoint, const ModelConfig& c) {
+  Weights out;
+  Binder bind(checkpoint, out);
+  out.embed = bind.dense("embed.weight", DType::bf16, c.vocab_size, c.hidden_size);
+  out.head = bind.bf16("head", c.vocab_size, c.hidden_size);
+  out.norm = bind.norm("norm", c.hidden_size);
+  const auto plan = plan_layers(c);
+  for (int layer = 0; layer < all_layers(c); ++layer) {
+    const auto stage = draft_stage(c, layer);
+    const std::string prefix = stage ? "mtp." + std::to_string(*stage) + "." : "layers." + std::to_string(layer) + ".";
+    BlockWeights& block = out.blocks.emplace_back();
+    block.attn_mix = bind_mix(bind, c, prefix + "hc_attn");
+    block.ffn_mix = bind_mix(bind, c, prefix + "hc_ffn");
+    block.attn_norm = bind.norm(prefix + "attn_norm", c.hidden_size);
+    block.ffn_norm = bind.norm(prefix + "ffn_norm", c.hidden_size);
+    bind_attention(bind, c, prefix + "attn.", block);
+    bind_global_cache(bind, c, prefix + "attn.", layer, plan[size_t(layer)], block);
+    bind_experts(bind, c, prefix + "ffn.", experts_of(c, layer), block);
+    if (plan[size_t(layer)].engram) block.engram = bind_engram(bind, c, prefix + "engram.", layer);
+  }
+  if (c.num_nextn_predict_layers > 0) {
+    const std::string last = "mtp." + std::to_string(c.num_nextn_predict_layers - 1) + ".";
+    const int64_t h = c.hidden_size, rank = c.dspark_markov_rank;
+    out.main_proj = bind.fp8("mtp.0.main_proj", h, h * int64_t(c.dspark_target_layer_ids.size()));
+    out.main_norm = bind.norm("mtp.0.main_norm", h);
+    out.draft_norm = bind.norm(last + "norm", h);
+    out.markov_embed = bind.dense(last + "markov_head.embed.weight", DType::bf16, c.vocab_size, rank);
+    out.markov_head = bind.bf16(last + "markov_head.head", c.vocab_size, rank);
+    out.confidence = bind.bf16(last + "confidence_head.proj", 1, h + rank);
+  }
+  if (bind.error()) return *bind.error();
+  return out;
+}
+
+}  // namespace fathom
