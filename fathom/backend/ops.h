@@ -242,7 +242,7 @@ struct Combine {
 
 // ------------------------------------------------------------------------------------------------------------ Engram
 /// Row numbers of the n-gram tables.                                                                 model.md 9.4
-struct EngramHash {
+struct NgramHash {
   RowSet rows;
   View<const int32_t, 1> ids;            // [rows] token ids
   View<const int32_t, 2> history;        // [sequences, orders]: the tokens before a sequence's first row, newest first;
@@ -368,7 +368,7 @@ struct Operations {
   void (*group_by_expert)(Queue&, const GroupByExpert&) = nullptr;
   void (*swiglu)(Queue&, const SwiGlu&) = nullptr;
   void (*combine)(Queue&, const Combine&) = nullptr;
-  void (*engram_hash)(Queue&, const EngramHash&) = nullptr;
+  void (*engram_hash)(Queue&, const NgramHash&) = nullptr;
   void (*engram_gather)(Queue&, const EngramGather&) = nullptr;
   void (*engram_mix)(Queue&, const EngramMix&) = nullptr;
   void (*stream_mixes)(Queue&, const StreamMixes&) = nullptr;

@@ -7,7 +7,7 @@
 
 namespace fathom::reference {
 
-void engram_hash(Queue& queue, const EngramHash& op) {
+void engram_hash(Queue& queue, const NgramHash& op) {
   const int64_t orders = int64_t(op.multipliers.size()) - 1, heads = int64_t(op.primes.size()) / orders;
   for_each_row(queue, op.rows.rows(), [&](int64_t r) {
     const int64_t sequence = op.rows.sequence[r], begin = op.rows.begin[sequence];

@@ -26,7 +26,7 @@ void gate(Queue&, const Gate&);
 void group_by_expert(Queue&, const GroupByExpert&);
 void swiglu(Queue&, const SwiGlu&);
 void combine(Queue&, const Combine&);
-void engram_hash(Queue&, const EngramHash&);
+void engram_hash(Queue&, const NgramHash&);
 void engram_gather(Queue&, const EngramGather&);
 void engram_mix(Queue&, const EngramMix&);
 void stream_mixes(Queue&, const StreamMixes&);

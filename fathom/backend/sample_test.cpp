@@ -1,0 +1,182 @@
+#include "fathom/backend/chi_square.h"
+#include "fathom/backend/draw.h"
+#include "fathom/backend/tables_under_test.h"
+
+namespace fathom {
+namespace {
+
+constexpr uint32_t kOne = 1u << 31;
+using Law = std::vector<uint32_t>;
+
+class SampleTest : public OverTables {
+ protected:
+  Law law(const std::vector<float>& logits, const RowSampling& row) {
+    Law laws(logits.size(), 7u);
+    Sample op;
+    op.logits = View<const float, 2>(logits.data(), {1, int64_t(logits.size())});
+    op.rows = {&row, 1};
+    op.laws = view(laws, int64_t(logits.size()));
+    ops().sample(queue, op);
+    return laws;
+  }
+  // `draws` tokens of one law, at positions 0, 1, ...
+  std::vector<int32_t> draw(const std::vector<float>& logits, RowSampling row, int64_t draws) {
+    std::vector<int32_t> ids(size_t(draws), -1);
+    std::vector<RowSampling> rows;
+    for (int64_t i = 0; i < draws; ++i) {
+      row.position = uint32_t(i);
+      rows.push_back(row);
+    }
+    Sample op;
+    op.logits = View<const float, 2>(logits.data(), {draws, int64_t(logits.size())}, {0, 1});
+    op.rows = rows;
+    op.ids = view(ids);
+    ops().sample(queue, op);
+    return ids;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Tables, SampleTest, all_tables(), table_name);
+
+RowSampling sampling(float temperature, int32_t top_k = 0, float top_p = 1, float min_p = 0) {
+  RowSampling row;
+  row.temperature = temperature;
+  row.top_k = top_k;
+  row.top_p = top_p;
+  row.min_p = min_p;
+  row.seed = 20260726;
+  return row;
+}
+
+TEST_P(SampleTest, ALawIsTheSoftmaxInUnitsOfTwoToTheMinus31) {
+  const std::vector<float> logits{2, 1, 0, -1, -INFINITY};
+  const Law got = law(logits, sampling(0.5f));
+  const double total = std::exp(4) + std::exp(2) + 1 + std::exp(-2);
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(got[i], std::floor(std::exp(2.0 * logits[i]) / total * kOne), 1) << i;
+  EXPECT_EQ(got[4], 0u);
+}
+
+TEST_P(SampleTest, TemperatureZeroIsGreedyAndTakesTheFirstOfEqualLogits) {
+  EXPECT_EQ(law({1, 3, 3, 2}, sampling(0)), (Law{0, kOne, 0, 0}));
+  EXPECT_EQ(draw({1, 3, 3, 2}, sampling(0), 5), (std::vector<int32_t>(5, 1)));
+  EXPECT_EQ(law({-1, -0.0f, 0.0f}, sampling(0)), (Law{0, kOne, 0}));  // the zeros are equal
+}
+
+TEST_P(SampleTest, TopKTakesTheLowestIdsOfEqualLogits) {
+  EXPECT_EQ(law({0, 1, 1, 1}, sampling(1, 2)), (Law{0, kOne / 2, kOne / 2, 0}));
+  EXPECT_EQ(law({0.0f, -0.0f, 0.0f, -1}, sampling(1, 2)), (Law{kOne / 2, kOne / 2, 0, 0}));
+  EXPECT_EQ(law({0, 5, 1, 1}, sampling(1, 1)), (Law{0, kOne, 0, 0}));
+  EXPECT_EQ(law({0, 0}, sampling(1, 9)), (Law{kOne / 2, kOne / 2}));  // more than there are: all
+}
+
+// Four equal tokens of mass 1/4 each. The prefix ends where its mass reaches floor(top_p * 2^31) + 1, so at top_p = 1/4
+// one token does not suffice.
+TEST_P(SampleTest, TopPKeepsTheShortestPrefixThatReachesItsMass) {
+  const std::vector<float> equal{0, 0, 0, 0};
+  EXPECT_EQ(law(equal, sampling(1, 0, 0.24f)), (Law{kOne, 0, 0, 0}));
+  EXPECT_EQ(law(equal, sampling(1, 0, 0.25f)), (Law{kOne / 2, kOne / 2, 0, 0}));
+  EXPECT_EQ(law(equal, sampling(1, 0, 0.49f)), (Law{kOne / 2, kOne / 2, 0, 0}));
+  EXPECT_EQ(law(equal, sampling(1, 0, 1.0f)), (Law{kOne / 4, kOne / 4, kOne / 4, kOne / 4}));
+  EXPECT_EQ(law(equal, sampling(1, 0, 1e-9f)), (Law{kOne, 0, 0, 0}));  // one token always stays
+}
+
+// Mass counts before any filter: top_k does not make top_p's tokens heavier.
+TEST_P(SampleTest, TopKAndTopPMeetOnTheUnfilteredSoftmax) {
+  // masses .4, .3, .2, .1
+  const std::vector<float> logits{std::log(.4f), std::log(.3f), std::log(.2f), std::log(.1f)};
+  const auto kept = [&](int32_t k, float p) {
+    int count = 0;
+    for (const uint32_t weight : law(logits, sampling(1, k, p))) count += weight > 0;
+    return count;
+  };
+  EXPECT_EQ(kept(3, 0.65f), 2);
+  EXPECT_EQ(kept(2, 0.95f), 2);
+  EXPECT_EQ(kept(3, 0.75f), 3);  // renormalised over the top 2 first, .75 would be reached by two
+  EXPECT_EQ(kept(0, 0.75f), 3);
+}
+
+TEST_P(SampleTest, MinPDropsWhatIsFarBelowTheBest) {
+  const std::vector<float> logits{std::log(4.0f), std::log(2.0f), std::log(0.9f)};
+  const Law got = law(logits, sampling(1, 0, 1, 0.25f));
+  EXPECT_EQ(got[2], 0u);
+  EXPECT_NEAR(got[0], 2.0 / 3 * kOne, 300);  // logits are floats
+}
+
+TEST_P(SampleTest, ARowWithoutAnyTokenOrWithNanStillGivesALegalId) {
+  EXPECT_EQ(law({-INFINITY, -INFINITY}, sampling(1)), (Law{kOne, 0}));
+  EXPECT_EQ(law({NAN, 1, -INFINITY}, sampling(1)), (Law{0, kOne, 0}));
+}
+
+// The definition of the draw, spelled out: engine.md R-34.
+TEST_P(SampleTest, TheDrawInvertsTheRunningSum) {
+  const std::vector<float> logits{0, 1, 2, 0.5f, -3};
+  RowSampling row = sampling(1);
+  const Law weights = law(logits, row);
+  uint64_t total = 0;
+  for (const uint32_t w : weights) total += w;
+  const auto ids = draw(logits, row, 200);
+  for (uint32_t i = 0; i < 200; ++i) {
+    uint64_t left = uint64_t((static_cast<unsigned __int128>(random_bits(row.seed, i, kFresh, 0)) * total) >> 64);
+    int32_t want = 0;
+    while (left >= weights[size_t(want)]) left -= weights[size_t(want++)];
+    EXPECT_EQ(ids[i], want);
+  }
+}
+
+// Case num-04.
+TEST_P(SampleTest, SettingsHaveTheirEffectOnWhatIsDrawn) {
+  const std::vector<float> logits{2, 1, 0, -1};
+  const auto drawn = [&](const RowSampling& row) {
+    std::vector<int64_t> seen(4, 0);
+    for (const int32_t id : draw(logits, row, 100000)) ++seen[size_t(id)];
+    return seen;
+  };
+  for (const float temperature : {1.0f, 0.5f}) {
+    std::vector<double> p;
+    for (const float logit : logits) p.push_back(std::exp(logit / temperature));
+    EXPECT_GT(chi_square_p(drawn(sampling(temperature)), p), 0.001);
+  }
+  EXPECT_EQ(drawn(sampling(1, 0, 0.6f))[0], 100000);
+  EXPECT_EQ(drawn(sampling(0))[0], 100000);
+}
+
+// engine.md R-29, its part for plain sampling: random logits, mixes of top-k, top-p, min-p and temperature.
+TEST_P(SampleTest, DrawsFollowTheirLaw) {
+  for (uint64_t trial = 0; trial < 10; ++trial) {
+    std::vector<float> logits = noise(8, trial);
+    for (float& logit : logits) logit *= 3;
+    RowSampling row =
+        sampling(trial % 3 == 0 ? 0.7f : 1.3f, trial % 2 ? 5 : 0, trial % 4 < 2 ? 0.9f : 1, trial == 9 ? 0.1f : 0);
+    row.seed = trial;
+    std::vector<int64_t> seen(8, 0);
+    for (const int32_t id : draw(logits, row, 20000)) ++seen[size_t(id)];
+    const Law weights = law(logits, row);
+    EXPECT_GT(chi_square_p(seen, std::vector<double>(weights.begin(), weights.end())), 0.001) << trial;
+  }
+}
+
+TEST_P(SampleTest, GivesTheTokensAndLawsOfTheDefinitionBitForBit) {
+  const int64_t vocabulary = 2880, rows = 24;
+  std::vector<float> logits = noise(rows * vocabulary, 5);
+  for (size_t i = 0; i < logits.size(); ++i)
+    logits[i] = i % 7 == 0 ? -INFINITY : std::round(logits[i] * 200) / 16;  // ties
+  std::vector<RowSampling> settings;
+  for (int64_t r = 0; r < rows; ++r) {
+    settings.push_back(sampling(r % 5 == 4 ? 0 : 0.8f, r % 3 ? 0 : 50, r % 4 < 2 ? 0.95f : 1, r % 6 == 5 ? 0.02f : 0));
+    settings.back().position = uint32_t(r);
+  }
+  const auto run = [&](const Operations& table, int64_t first, int64_t count) {
+    std::pair<std::vector<int32_t>, Law> out{std::vector<int32_t>(size_t(count)), Law(size_t(count * vocabulary))};
+    Sample op;
+    op.logits = View<const float, 2>(logits.data() + first * vocabulary, {count, vocabulary});
+    op.rows = std::span(settings).subspan(size_t(first), size_t(count));
+    op.ids = view(out.first);
+    op.laws = view(out.second, vocabulary);
+    table.sample(queue, op);
+    return out;
+  };
+  EXPECT_EQ(run(ops(), 0, rows), run(definition(), 0, rows));
+  EXPECT_EQ(run(ops(), 13, 1), run(definition(), 13, 1));
+}
+
+}  // namespace
+}  // namespace fathom

@@ -1,0 +1,263 @@
+#include <set>
+
+#include "fathom/backend/tables_under_test.h"
+
+namespace fathom {
+namespace {
+
+using Chosen = std::vector<int32_t>;
+
+// One SelectRows with the memory of its outputs, which start as poison: a number that is never a legal index.
+constexpr int32_t kPoison = 0x5a5a5a5a;
+struct Selection {
+  SelectRows op;
+  std::vector<int32_t> entries, count, blocks, block_count;
+  std::vector<float> scores;
+
+  void run(const Operations& table, Queue& queue, int64_t score_columns) {
+    const int64_t rows = op.rows.rows();
+    entries.assign(size_t(rows * op.top_k), kPoison);
+    count.assign(size_t(rows), kPoison);
+    scores.assign(size_t(rows * score_columns), 7.0f);
+    op.entries = view(entries, op.top_k);
+    op.count = view(count);
+    if (score_columns > 0) op.scores = view(scores, score_columns);
+    if (op.candidate_source) {
+      blocks.assign(size_t(rows * op.top_blocks), kPoison);
+      block_count.assign(size_t(rows), kPoison);
+    }
+    if (op.block_size > 0) {
+      op.blocks = view(blocks, op.top_blocks);
+      op.block_count = view(block_count);
+    }
+    table.select_rows(queue, op);
+  }
+  Chosen chosen(int64_t r) const {
+    const int64_t n = count[size_t(r)];
+    for (int64_t i = n; i < op.top_k; ++i) EXPECT_EQ(op.entries(r, i), -1);
+    return {entries.begin() + r * op.top_k, entries.begin() + r * op.top_k + n};
+  }
+  Chosen chosen_blocks(int64_t r) const {
+    const int64_t n = block_count[size_t(r)];
+    for (int64_t i = n; i < op.top_blocks; ++i) EXPECT_EQ(op.blocks(r, i), -1);
+    return {blocks.begin() + r * op.top_blocks, blocks.begin() + r * op.top_blocks + n};
+  }
+};
+
+// One head of 32 channels in f32, query e0: the score of entry j is relu(score[j]) * weight.
+struct Simple {
+  OwnedRows rows;
+  Tensor query, weight;
+  OwnedPages pages;
+  Selection selection;
+
+  Simple(int64_t position, const std::vector<float>& score, float w, int top_k)
+      : rows({{position, 1}}),
+        query(DType::f32, 1, 32),
+        weight(DType::f32, 1, 1, {w}),
+        pages(1, int64_t(score.size()), 128, 4) {
+    store(DType::f32, query.bytes.data(), 0, 1);
+    for (size_t j = 0; j < score.size(); ++j) {
+      std::fill_n(pages.region.entry(0, int64_t(j)), 128, uint8_t(0));
+      store(DType::f32, pages.region.entry(0, int64_t(j)), 0, score[j]);
+    }
+    SelectRows& op = selection.op;
+    op.rows = rows;
+    op.queries = view(std::as_const(query.bytes), 128);
+    op.head_weights = weight;
+    op.heads = 1;
+    op.channels = 32;
+    op.format = RowFormat::f32;
+    op.keys = pages.region;
+    op.top_k = top_k;
+  }
+};
+
+class SelectRowsTest : public OverTables {};
+INSTANTIATE_TEST_SUITE_P(Tables, SelectRowsTest, all_tables(), table_name);
+
+TEST_P(SelectRowsTest, TheBestAreWrittenInRisingOrder) {
+  Simple s(5, {1, 5, 2, 4, 3, 0}, 1, 3);
+  s.selection.run(ops(), queue, 0);
+  EXPECT_EQ(s.selection.chosen(0), (Chosen{1, 3, 4}));
+}
+
+TEST_P(SelectRowsTest, EqualScoresGoToTheLowerEntry) {
+  Simple s(7, {2, 1, 2, 2, 1, 2, 2, 3}, 1, 4);
+  s.selection.run(ops(), queue, 0);
+  EXPECT_EQ(s.selection.chosen(0), (Chosen{0, 2, 3, 7}));
+  Simple zeros(7, {-1, 0, -2, -0.0f, 0, 0, 0, 0}, 1, 3);  // relu makes them all 0
+  zeros.selection.run(ops(), queue, 0);
+  EXPECT_EQ(zeros.selection.chosen(0), (Chosen{0, 1, 2}));
+}
+
+TEST_P(SelectRowsTest, NegativeWeightsPreferSmallProducts) {
+  Simple s(3, {5, 1, 3, 2}, -1, 2);
+  s.selection.run(ops(), queue, 0);
+  EXPECT_EQ(s.selection.chosen(0), (Chosen{1, 3}));
+}
+
+// Entry j of ratio 2 is seen from position 2j + 1 on: (position + 1) / 2 entries.
+TEST_P(SelectRowsTest, OnlyVisibleEntriesAreChosen) {
+  for (const auto& [position, visible] :
+       std::vector<std::pair<int64_t, int>>{{0, 0}, {1, 1}, {2, 1}, {3, 2}, {10, 5}}) {
+    Simple s(position, {1, 2, 3, 4, 5, 9, 9, 9}, 1, 6);
+    s.selection.op.ratio = 2;
+    s.selection.run(ops(), queue, 8);
+    EXPECT_EQ(s.selection.count[0], visible);
+    for (int64_t j = 0; j < 8; ++j) {
+      EXPECT_EQ(s.selection.scores[size_t(j)], j < visible ? float(j + 1) : -1e30f) << j;
+    }
+  }
+}
+
+TEST_P(SelectRowsTest, WhoMaySeeFewTakesAllWithoutLooking) {
+  Simple s(3, {1, 2, 3, 4}, 1, 4);
+  s.selection.op.queries = {};  // scores are not needed
+  s.selection.run(ops(), queue, 0);
+  EXPECT_EQ(s.selection.chosen(0), (Chosen{0, 1, 2, 3}));
+}
+
+// Blocks of 2 with best entries 5, 1, 4, 0, 3; the newest block, with the partial entry 9, always stays.
+TEST_P(SelectRowsTest, TheSourceKeepsTheBestBlocksAndTheNewest) {
+  Simple s(8, {5, 0, 1, 1, 0, 4, 0, 0, 0.5f, 77}, 1, 2);
+  SelectRows& op = s.selection.op;
+  op.block_size = 2;
+  op.top_blocks = 3;
+  op.candidate_source = true;
+  s.selection.run(ops(), queue, 0);
+  EXPECT_EQ(s.selection.chosen_blocks(0), (Chosen{0, 2, 4}));
+  EXPECT_EQ(s.selection.chosen(0), (Chosen{0, 5}));  // its own choice is among all entries
+}
+
+TEST_P(SelectRowsTest, EqualBlocksGoToTheLowerOne) {
+  Simple s(7, {1, 1, 2, 2, 2, 2, 0, 0}, 1, 2);
+  SelectRows& op = s.selection.op;
+  op.block_size = 2;
+  op.top_blocks = 2;
+  op.candidate_source = true;
+  s.selection.run(ops(), queue, 0);
+  EXPECT_EQ(s.selection.chosen_blocks(0), (Chosen{1, 3}));
+}
+
+// Case num-03: numbers past the count are poison and must not be followed.
+TEST_P(SelectRowsTest, LaterLayersChooseInsideTheCandidates) {
+  for (const int32_t kept : {0, 1, 2, 3}) {
+    Simple s(8, {5, 6, 9, 9, 1, 4, 9, 9, 0.5f, 9}, 1, 3);
+    SelectRows& op = s.selection.op;
+    op.block_size = 2;
+    op.top_blocks = 6;
+    s.selection.blocks = {0, 2, 4, kPoison, kPoison, kPoison};
+    std::fill(s.selection.blocks.begin() + kept, s.selection.blocks.end(), kPoison);
+    s.selection.block_count = {kept};
+    s.selection.run(ops(), queue, 10);
+    const std::vector<Chosen> want{{}, {0, 1}, {0, 1, 5}, {0, 1, 5}};
+    EXPECT_EQ(s.selection.chosen(0), want[size_t(kept)]);
+    EXPECT_EQ(s.selection.scores[2], -1e30f);
+    EXPECT_EQ(s.selection.scores[0], kept > 0 ? 5.0f : -1e30f);
+  }
+}
+
+// Several sequences with random keys. A variant may round scores differently, so its choice must be one that the exact
+// scores allow: nothing that was left out is better than what was taken, beyond the rounding.
+struct Random {
+  OwnedRows rows;
+  Tensor weights;
+  std::vector<uint8_t> queries;
+  OwnedPages pages;
+  Selection selection;
+
+  Random(std::vector<std::pair<int64_t, int64_t>> pieces, int64_t entries, int heads, int channels, RowFormat format,
+         int ratio, int top_k, DType dtype)
+      : rows(pieces),
+        weights(noise(dtype, int64_t(rows.positions.size()), heads, 1)),
+        queries(size_t(int64_t(rows.positions.size()) * heads * row_bytes(format, channels))),
+        pages(int64_t(pieces.size()), entries, int(row_bytes(format, channels)), 8) {
+    const int64_t bytes = row_bytes(format, channels);
+    for (size_t i = 0; i < queries.size() / size_t(bytes); ++i) {
+      encode_row(format, noise(channels, 100 + i), queries.data() + int64_t(i) * bytes);
+    }
+    for (size_t s = 0; s < pieces.size(); ++s) {
+      for (int64_t e = 0; e < entries; ++e) {
+        encode_row(format, noise(channels, 10000 + 1000 * s + size_t(e)), pages.region.entry(int64_t(s), e));
+      }
+    }
+    SelectRows& op = selection.op;
+    op.rows = rows;
+    op.queries = view(std::as_const(queries), heads * bytes);
+    op.head_weights = weights;
+    op.weight_scale = 1 / std::sqrt(float(channels * heads));
+    op.heads = heads;
+    op.channels = channels;
+    op.format = format;
+    op.keys = pages.region;
+    op.ratio = ratio;
+    op.top_k = top_k;
+  }
+};
+
+TEST_P(SelectRowsTest, AgreesWithTheDefinition) {
+  const std::vector<std::pair<int64_t, int64_t>> pieces{{150, 40}, {0, 0}, {199, 1}, {0, 9}};
+  for (const RowFormat format : {RowFormat::q4i, RowFormat::f32}) {
+    for (const auto& [heads, channels] : std::vector<std::pair<int, int>>{{8, 64}, {32, 128}, {3, 32}}) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        Random want(pieces, 200, heads, channels, format, 1, 64, dtype),
+            got(pieces, 200, heads, channels, format, 1, 64, dtype);
+        for (Random* r : {&want, &got}) {
+          r->selection.op.block_size = 8;
+          r->selection.op.top_blocks = 16;
+          r->selection.op.candidate_source = true;
+        }
+        want.selection.run(definition(), queue, 200);
+        got.selection.run(ops(), queue, 200);
+        // A dot of `channels` products up to 1 and a weighted sum over heads, in float.
+        const float bound =
+            float((channels + heads) * channels) * 0x1p-24f * want.selection.op.weight_scale * float(heads);
+        for (int64_t r = 0; r < 50; ++r) {
+          const float* score = want.selection.scores.data() + r * 200;
+          for (int64_t e = 0; e < 200; ++e) {
+            ASSERT_NEAR(got.selection.scores[size_t(r * 200 + e)], score[e], bound);
+          }
+          EXPECT_EQ(got.selection.count[size_t(r)], want.selection.count[size_t(r)]);
+          const Chosen chosen = got.selection.chosen(r);
+          EXPECT_TRUE(std::is_sorted(chosen.begin(), chosen.end()));
+          const std::set<int32_t> taken(chosen.begin(), chosen.end());
+          float worst = INFINITY, left = -INFINITY;
+          for (int32_t e = 0; e <= want.rows.positions[size_t(r)]; ++e) {
+            float& side = taken.count(e) ? worst : left;
+            side = taken.count(e) ? std::min(side, score[e]) : std::max(side, score[e]);
+          }
+          EXPECT_GE(worst, left - 2 * bound);
+          EXPECT_EQ(got.selection.block_count[size_t(r)], want.selection.block_count[size_t(r)]);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SelectRowsTest, ARowDoesNotDependOnItsBatch) {
+  const std::vector<std::pair<int64_t, int64_t>> pieces{{100, 30}};
+  for (const RowFormat format : {RowFormat::q4i, RowFormat::f32}) {
+    Random batch(pieces, 130, 8, 64, format, 1, 16, DType::f32);
+    batch.selection.run(ops(), queue, 130);
+    for (const int64_t r : {0, 7, 29}) {
+      Random alone(pieces, 130, 8, 64, format, 1, 16, DType::f32);
+      const OwnedRows one({{100 + r, 1}});
+      SelectRows& op = alone.selection.op;
+      op.rows = one;
+      op.queries = View<const uint8_t, 2>(op.queries.row(r).data(), {1, op.queries.shape[1]});
+      op.head_weights = op.head_weights.slice(r, 1);
+      alone.selection.run(ops(), queue, 130);
+      EXPECT_TRUE(std::equal(alone.selection.scores.begin(), alone.selection.scores.end(),
+                             batch.selection.scores.begin() + r * 130));
+      EXPECT_EQ(alone.selection.chosen(0), batch.selection.chosen(r));
+      // Without the scores' view the choice is the same.
+      op.scores = {};
+      alone.selection.run(ops(), queue, 0);
+      EXPECT_EQ(alone.selection.chosen(0), batch.selection.chosen(r));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fathom
