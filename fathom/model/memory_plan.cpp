@@ -1,0 +1,119 @@
+#include "fathom/model/memory_plan.h"
+
+#include <algorithm>
+
+#include "fathom/checkpoint/tensor_spec.h"
+#include "fathom/model/attention/cache_map.h"
+#include "fathom/model/layer_plan.h"
+#include "fathom/model/tensor_list.h"
+
+namespace fathom {
+namespace {
+
+CacheMap map_of(const ModelConfig& config, const Numerics& numerics) {
+  return map_cache(config, plan_layers(config), numerics, longest_backtrack(config));
+}
+
+int64_t blocks_of(const CacheDemand& demand, int64_t context) {
+  return (context + demand.block_tokens - 1) / demand.block_tokens;
+}
+
+}  // namespace
+
+int longest_backtrack(const ModelConfig& config) {
+  return config.num_nextn_predict_layers > 0 ? config.dspark_block_size + 1 : 1;
+}
+
+CacheSizes cache_sizes(const ModelConfig& config, const Numerics& numerics) {
+  CacheSizes sizes;
+  sizes.layout = lay_out(map_of(config, numerics).specs);
+  for (const PageSpec& spec : sizes.layout.specs) {
+    if (!spec.window) sizes.bytes_per_token += double(spec.bytes_per_entry) / spec.tokens_per_entry;
+  }
+  return sizes;
+}
+
+int64_t growing_cache_bytes(const ModelConfig& config, int64_t tokens) {
+  int64_t bytes = 0;
+  for (const PageSpec& spec : map_of(config, kReferenceNumerics).specs) {
+    if (!spec.window) bytes += tokens / spec.tokens_per_entry * spec.bytes_per_entry;
+  }
+  return bytes;
+}
+
+int64_t minimum_state_bytes(const ModelConfig& config) {
+  const CacheMap map = map_of(config, kReferenceNumerics);
+  const auto plan = plan_layers(config);
+  int64_t bytes = 0;
+  for (size_t layer = 0; layer < plan.size(); ++layer) {
+    bytes += config.sliding_window * map.specs[size_t(map.rings[layer])].bytes_per_entry;
+    if (map.states[layer] >= 0) bytes += plan[layer].ratio * map.specs[size_t(map.states[layer])].bytes_per_entry;
+  }
+  return bytes;
+}
+
+int64_t encoder_ring_bytes(const ModelConfig& config) {
+  const CacheMap map = map_of(config, kReferenceNumerics);
+  int64_t bytes = 0;
+  for (int layer = 0; layer < encoder_layers(config); ++layer) {
+    const PageSpec& ring = map.specs[size_t(map.rings[size_t(layer)])];
+    bytes += *ring.window * ring.bytes_per_entry;
+  }
+  return bytes;
+}
+
+int64_t device_weight_bytes(const ModelConfig& config, const WeightPlacement& placement) {
+  int64_t experts = 0, tables = 0, rest = 0;
+  for (const TensorSpec& tensor : tensor_list(config)) {
+    const WeightGroup group = group_of(tensor.name);
+    if (tensor.name.find(".ffn.experts.") != std::string::npos) {
+      experts += tensor.bytes();
+    } else if (group == WeightGroup::engram_tables) {
+      tables += tensor.bytes();
+    } else if (!(group == WeightGroup::embed && !placement.embed_on_device) &&
+               !(group == WeightGroup::vision && !placement.vision_on_device)) {
+      rest += tensor.bytes();
+    }
+  }
+  const auto share = [](int64_t bytes, int ranks) { return (bytes + ranks - 1) / ranks; };
+  if (placement.experts_on_device) rest += share(experts, placement.expert_ranks);
+  if (placement.engram_on_device) rest += share(tables, placement.engram_ranks);
+  return rest;
+}
+
+int64_t activation_bytes(const ModelConfig& config, int64_t rows, int64_t context, int64_t score_limit_bytes) {
+  const int64_t trunk = config.hc_mult * config.hidden_size * 2;
+  const int64_t queries = config.num_attention_heads * config.head_dim * 2;
+  // gate and up branch of the chosen experts and the shared one, BF16
+  const int64_t experts = int64_t(config.num_experts_per_tok + 1) * 2 * config.moe_intermediate_size * 2;
+  const int64_t scores = std::min(rows * context * 2, std::max(score_limit_bytes, context * 2));
+  return rows * (trunk + queries + experts) + scores;
+}
+
+CacheFit fit_cache(const CacheDemand& demand) {
+  CacheFit fit;
+  const int64_t sequences = std::max<int64_t>(demand.sequences, 1);
+  const int64_t each = blocks_of(demand, demand.context) * demand.block_bytes + demand.slot_bytes;
+  fit.needed_bytes = demand.sequences * each;
+  fit.fits = fit.needed_bytes <= demand.free_bytes;
+  const int64_t room = std::max<int64_t>(demand.free_bytes / sequences - demand.slot_bytes, 0);
+  if (demand.block_bytes > 0) fit.largest_context = room / demand.block_bytes * demand.block_tokens;
+  if (each > 0) fit.largest_sequences = std::max<int64_t>(demand.free_bytes, 0) / each;
+  return fit;
+}
+
+Result<void> check_fit(const CacheDemand& demand) {
+  const CacheFit fit = fit_cache(demand);
+  if (fit.fits) return {};
+  const bool one = demand.sequences == 1;
+  return Error{ErrorCode::out_of_memory,
+               "context of " + with_commas(demand.context) + " tokens for " + with_commas(demand.sequences) +
+                   (one ? " sequence" : " sequences") + " takes " + with_commas(fit.needed_bytes) +
+                   " bytes of cache, " + with_commas(std::max<int64_t>(demand.free_bytes, 0)) + " are free",
+               "--context, --sequences",
+               "the largest context that fits is " + with_commas(fit.largest_context) +
+                   " tokens for as many sequences; " + with_commas(fit.largest_sequences) +
+                   " sequences fit with this context"};
+}
+
+}  // namespace fathom
