@@ -13,22 +13,23 @@
 namespace fathom {
 
 struct EngineOptions {
-  std::string backend;                       // "": best present
+  std::string backend;  // "": best present
   Numerics numerics = kReferenceNumerics;
-  int threads = 0;                           // 0: all usable CPUs
-  int64_t context = 0;                       // longest prompt + answer; 0: what fits, at most the model's
-  int sequences = 16;                        // running at once
-  int64_t step_rows = 2048;                  // prompt rows of a step beside the decode rows
+  int threads = 0;           // 0: all usable CPUs
+  int64_t context = 0;       // longest prompt + answer; 0: what fits, at most the model's
+  int sequences = 16;        // running at once
+  int64_t step_rows = 2048;  // prompt rows of a step beside the decode rows
   ReplayMode replay = ReplayMode::compact;
-  int drafts = -1;                           // verified drafts a round; -1: the model's whole block
-  int64_t memory_limit_bytes = 0;            // 0: none; cache and scratch must stay below (weights are mapped)
+  int drafts = -1;                 // verified drafts a round; -1: the model's whole block
+  int64_t memory_limit_bytes = 0;  // 0: none; cache and scratch must stay below (weights are mapped)
 };
 
-/// One thread at a time. Requests run in the order of submit(); several run together as far as rows, blocks and slots go.
+/// One thread at a time. Requests run in the order of submit(); several run together as far as rows, blocks and slots
+/// go.
 class Engine {
  public:
-  /// Errors: those of Model::load and open_backend; out_of_memory names the largest context or sequence count that fits;
-  /// usage for options that make no sense.
+  /// Errors: those of Model::load and open_backend; out_of_memory names the largest context or sequence count that
+  /// fits; usage for options that make no sense.
   static Result<Engine> open(const Checkpoint& checkpoint, std::span<const int32_t> token_map, EngineOptions options);
 
   Engine(Engine&&) noexcept;
@@ -46,7 +47,7 @@ class Engine {
   bool idle() const;
 
   const ModelConfig& config() const;
-  const EngineOptions& options() const;      // resolved: no zeros left
+  const EngineOptions& options() const;  // resolved: no zeros left
   int64_t cache_bytes() const;
   std::string backend_name() const;
 

@@ -25,19 +25,20 @@ struct Sampling {
   float frequency_penalty = 0;   // times its count
   float repetition_penalty = 1;  // divides positive, multiplies negative logits of tokens in prompt and answer
   std::vector<std::pair<int32_t, float>> logit_bias;  // added; -infinity forbids
-  std::optional<uint64_t> seed;  // none: random
-  int64_t max_tokens = 0;        // 0: what fits into the context
+  std::optional<uint64_t> seed;                       // none: random
+  int64_t max_tokens = 0;                             // 0: what fits into the context
+  int64_t min_tokens = 0;         // so many tokens come before the end-of-text token or a stop token may
   std::vector<int32_t> stop_ids;  // besides the end-of-text token
-  bool ignore_eos = false;
-  int top_logprobs = -1;         // -1: no log-probabilities; 0: of the chosen token; n: of the n best too (at most 1000)
+  bool ignore_eos = false;        // it does not end the answer
+  int top_logprobs = -1;  // -1: no log-probabilities; 0: of the chosen token; n: of the n best too (at most 1000)
 };
 
 struct Request {
-  std::vector<int32_t> ids;             // the prompt; not empty
+  std::vector<int32_t> ids;  // the prompt; not empty
   Sampling sampling;
-  std::optional<ReplayMode> replay;     // none: the engine's
-  std::optional<int> drafts;            // verified drafts a round, 0 to the model's block; none: the engine's
-  bool prompt_logprobs = false;         // forces replay off
+  std::optional<ReplayMode> replay;  // none: the engine's
+  std::optional<int> drafts;         // verified drafts a round, 0 to the model's block; none: the engine's
+  bool prompt_logprobs = false;      // forces replay off
 };
 
 /// Log-probability by the raw logits, before any sampling parameter.
@@ -50,10 +51,10 @@ struct TokenLogprob {
 /// What a request cost. Times are seconds since submit().
 struct Usage {
   int64_t prompt_tokens = 0, cached_tokens = 0, replayed_tokens = 0, generated_tokens = 0;
-  int64_t encoder_rows = 0, decoder_rows = 0;      // computed, of the prompt
-  int64_t rounds = 0;                              // verification rounds
-  std::array<int64_t, kMaxDrafts> offered{};       // drafts verified, by position
-  std::array<int64_t, kMaxDrafts> accepted{};      // and accepted
+  int64_t encoder_rows = 0, decoder_rows = 0;  // computed, of the prompt
+  int64_t rounds = 0;                          // steps that verified at least one draft
+  std::array<int64_t, kMaxDrafts> offered{};   // drafts verified, by position
+  std::array<int64_t, kMaxDrafts> accepted{};  // and accepted, also those behind a stop token, which are not emitted
   double queue_seconds = 0, first_token_seconds = 0, total_seconds = 0;
 };
 
@@ -75,5 +76,17 @@ struct Event {
   std::vector<TokenLogprob> prompt_logprobs;  // with the first tokens: prompt positions 1, 2, ...
   std::optional<Finish> finish;
 };
+
+/// What a request must fit into.
+struct RequestLimits {
+  int64_t vocabulary = 0;
+  int64_t context = 0;  // tokens of prompt and answer
+  int drafts = 0;       // the model's block
+  int32_t eos_id = 0;
+};
+
+/// The first thing that is wrong with a request, named by its field. Errors: usage, out_of_range. Source:
+/// engine.md 2.1.
+Result<void> check_request(const Request& request, const RequestLimits& limits);
 
 }  // namespace fathom

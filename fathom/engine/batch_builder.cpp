@@ -1,0 +1,67 @@
+#include "fathom/engine/batch_builder.h"
+
+#include <algorithm>
+
+namespace fathom {
+
+void BatchBuilder::add_rows(const StepPlan::Rows& rows, const Sequence& sequence, int32_t index) {
+  const int64_t known = rows.count - rows.drafts;
+  check(rows.first + known <= int64_t(sequence.ids.size()), "a row has a token");
+  check(size_t(rows.drafts) <= sequence.proposed.size(), "a draft row has a draft");
+  for (int64_t i = 0; i < rows.count; ++i) {
+    ids_.push_back(i < known ? sequence.ids[size_t(rows.first + i)] : sequence.proposed[size_t(i - known)]);
+    positions_.push_back(rows.first + i);
+    sequence_.push_back(index);
+  }
+  begin_.push_back(int32_t(ids_.size()));
+  logit_begin_.push_back(int64_t(logit_rows_.size()));
+  for (int i = rows.logit_rows; i > 0; --i) logit_rows_.push_back(int32_t(ids_.size()) - i);
+}
+
+void BatchBuilder::add_history(const StepPlan::Rows& rows, const Sequence& sequence) {
+  for (int64_t back = 1; back <= history_; ++back) {
+    const int64_t position = rows.first - back;
+    history_ids_.push_back(position < 0 ? -1 : sequence.ids[size_t(position)]);
+  }
+}
+
+void BatchBuilder::add_blocks(std::span<const Sequence* const> sequences) {
+  size_t most = 1;
+  for (const Sequence* sequence : sequences) most = std::max(most, sequence->cache.blocks.size());
+  blocks_.assign(sequences.size() * most, 0);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    std::copy(sequences[i]->cache.blocks.begin(), sequences[i]->cache.blocks.end(),
+              blocks_.begin() + ptrdiff_t(i * most));
+  }
+  batch_.blocks = View<const int32_t, 2>(blocks_.data(), {int64_t(sequences.size()), int64_t(most)});
+}
+
+const Batch& BatchBuilder::build(const StepPlan& plan, std::span<const Sequence* const> sequences) {
+  for (auto* array : {&ids_, &sequence_, &history_ids_, &slots_, &logit_rows_}) array->clear();
+  begin_.assign(1, 0);
+  positions_.clear();
+  logit_begin_.clear();
+  replay_.clear();
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const StepPlan::Rows& rows = plan.rows[i];
+    const Sequence& sequence = *sequences[i];
+    check(rows.first + rows.count <= int64_t(sequence.cache.blocks.size()) * kBlockTokens, "a row has a block");
+    add_rows(rows, sequence, int32_t(i));
+    add_history(rows, sequence);
+    slots_.push_back(sequence.cache.slot);
+    replay_.push_back(sequence.replay);
+  }
+  const int64_t count = int64_t(plan.rows.size()), rows = int64_t(ids_.size());
+  add_blocks(sequences);
+  batch_.rows = {View<const int64_t, 1>(positions_.data(), {rows}), View<const int32_t, 1>(sequence_.data(), {rows}),
+                 View<const int32_t, 1>(begin_.data(), {count + 1})};
+  batch_.ids = View<const int32_t, 1>(ids_.data(), {rows});
+  batch_.image = {};
+  batch_.history = View<const int32_t, 2>(history_ids_.data(), {count, int64_t(history_)});
+  batch_.slots = View<const int32_t, 1>(slots_.data(), {count});
+  batch_.replay = replay_;
+  batch_.logit_rows = View<const int32_t, 1>(logit_rows_.data(), {int64_t(logit_rows_.size())});
+  return batch_;
+}
+
+}  // namespace fathom

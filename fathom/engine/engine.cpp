@@ -1,0 +1,137 @@
+#include "fathom/engine/engine.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "fathom/base/system_memory.h"
+#include "fathom/engine/cache_plan.h"
+#include "fathom/engine/step_loop.h"
+#include "fathom/model/memory_plan.h"
+
+namespace fathom {
+namespace {
+
+Error wrong(const char* option, const std::string& found, const std::string& remedy) {
+  return {ErrorCode::usage, found, option, remedy};
+}
+
+Result<void> check_options(const EngineOptions& o, int block) {
+  if (o.sequences < 1) return wrong("--sequences", std::to_string(o.sequences) + " sequences", "run at least 1");
+  if (o.step_rows < 1)
+    return wrong("--step-rows", std::to_string(o.step_rows) + " prompt rows a step", "use at least 1");
+  if (o.context < 0 || o.context == 1) {
+    return wrong("--context", "context of " + std::to_string(o.context) + " tokens",
+                 "a prompt and an answer need at least 2; leave the option out for what fits");
+  }
+  if (o.threads < 0) return wrong("--threads", std::to_string(o.threads) + " threads", "use 0 for all usable CPUs");
+  if (o.drafts < -1 || o.drafts > block) {
+    return wrong("--drafts", std::to_string(o.drafts) + " drafts a round",
+                 "this model proposes 0 to " + std::to_string(block));
+  }
+  if (o.memory_limit_bytes < 0) {
+    return wrong("--memory-limit", std::to_string(o.memory_limit_bytes) + " bytes", "use a size such as 64GiB, or 0");
+  }
+  return {};
+}
+
+// What caches may take: the limit, or half of what the machine has free, less what a step computes in.
+CacheQuestion question_of(const EngineOptions& options, const ModelConfig& config, const CacheLayout& layout,
+                          int64_t available) {
+  const int64_t decode_rows = int64_t(options.sequences) * (options.drafts + 1);
+  const int64_t context = options.context > 0 ? options.context : config.max_position_embeddings;
+  const int64_t computing = activation_bytes(config, options.step_rows + decode_rows, context);
+  // The sampler's copies of logits, laws of target and drafts, and the laws that sequences keep.
+  const int64_t choosing = decode_rows * config.vocab_size * int64_t(4 * sizeof(uint32_t));
+  CacheQuestion question;
+  const int64_t share =
+      options.memory_limit_bytes > 0 ? std::min(options.memory_limit_bytes, available) : available / 2;
+  question.free_bytes = share - computing - choosing;
+  question.block_bytes = layout.block_bytes;
+  question.slot_bytes = layout.slot_bytes;
+  question.context = options.context;
+  question.model_context = config.max_position_embeddings;
+  question.sequences = options.sequences;
+  return question;
+}
+
+}  // namespace
+
+struct Engine::State {
+  EngineOptions options;
+  Backend backend;
+  std::unique_ptr<Queue> queue;
+  std::optional<Model> model;
+  CacheMemory memory;
+  std::optional<StepLoop> loop;
+
+  ModelPort port() {
+    ModelPort out;
+    out.vocabulary = model->config().vocab_size;
+    out.block =
+        std::min(model->config().num_nextn_predict_layers > 0 ? model->config().dspark_block_size : 0, kMaxDrafts);
+    out.history = model->config().engram_max_ngram_size - 1;
+    out.forward = [this](const Batch& batch) { return model->forward(*queue, batch, memory); };
+    out.draft = [this](const DraftBatch& batch) { model->draft(*queue, batch, memory); };
+    out.markov = [this](int step, View<const int32_t, 1> previous, View<float, 2> logits, View<float, 1> confidence) {
+      model->markov(*queue, step, previous, logits, confidence);
+    };
+    return out;
+  }
+};
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+Engine::~Engine() = default;
+
+Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_t> token_map, EngineOptions options) {
+  auto state = std::make_unique<State>();
+  auto backend = open_backend(options.backend);
+  if (!backend) return backend.error();
+  state->backend = std::move(*backend);
+  auto model = Model::load(checkpoint, state->backend, {options.numerics, token_map});
+  if (!model) return model.error();
+  state->model.emplace(std::move(*model));
+  const ModelConfig& config = state->model->config();
+
+  const int block = state->port().block;
+  if (auto checked = check_options(options, block); !checked) return checked.error();
+  options.backend = state->backend.name;
+  if (options.drafts < 0) options.drafts = block;
+  if (options.threads == 0) options.threads = usable_cpus();
+  CacheLayout layout = lay_out(state->model->page_specs());
+  auto plan = plan_cache(question_of(options, config, layout, available_memory_bytes()));
+  if (!plan) return plan.error();
+  options.context = plan->context;
+
+  auto queue = state->backend.open_queue(options.threads);
+  if (!queue) return queue.error();
+  state->queue = std::move(*queue);
+  auto memory = CacheMemory::allocate(state->backend.memory, std::move(layout), plan->blocks, options.sequences);
+  if (!memory) return memory.error();
+  state->memory = std::move(*memory);
+
+  LoopOptions loop;
+  loop.limits = {.context = options.context,
+                 .sequences = options.sequences,
+                 .step_rows = options.step_rows,
+                 .blocks = plan->blocks};
+  loop.replay_shape = state->model->replay_shape();
+  loop.replay = options.replay;
+  loop.drafts = options.drafts;
+  loop.eos_id = config.eos_token_id;
+  state->options = std::move(options);
+  state->loop.emplace(loop, state->port(), state->backend.ops, *state->queue);
+  return Engine(std::move(state));
+}
+
+Result<RequestId> Engine::submit(Request request) { return state_->loop->submit(std::move(request)); }
+void Engine::cancel(RequestId request) { state_->loop->cancel(request); }
+std::span<const Event> Engine::step() { return state_->loop->step(); }
+bool Engine::idle() const { return state_->loop->idle(); }
+const ModelConfig& Engine::config() const { return state_->model->config(); }
+const EngineOptions& Engine::options() const { return state_->options; }
+int64_t Engine::cache_bytes() const { return state_->memory.bytes(); }
+std::string Engine::backend_name() const { return state_->backend.name; }
+
+}  // namespace fathom

@@ -1,0 +1,181 @@
+// fathom/engine/fake_model.h
+// For tests: a network whose next token depends on a hash of everything before it, so that one wrong row, block, slot,
+// position or rollback changes the text. It keeps its past where the real one does, in blocks and rings, and checks
+// what it is given.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "fathom/base/philox.h"
+#include "fathom/engine/runner.h"
+
+namespace fathom {
+
+class FakeModel {
+ public:
+  struct Shape {
+    int64_t vocabulary = 17;
+    int block = 5;
+    int history = 3;
+    float spread = 4;       // of the logits
+    float draft_noise = 1;  // added to the target's logits to make those of drafts; 0: drafts equal the target
+    ReplayShape replay{32, 6, 4, 4};
+  };
+
+  explicit FakeModel(Shape shape) : shape_(shape) {}
+
+  ModelPort port() {
+    ModelPort out;
+    out.vocabulary = shape_.vocabulary;
+    out.block = shape_.block;
+    out.history = shape_.history;
+    out.forward = [this](const Batch& batch) { return forward(batch); };
+    out.draft = [this](const DraftBatch& batch) { draft(batch); };
+    out.markov = [this](int step, View<const int32_t, 1> previous, View<float, 2> logits, View<float, 1> confidence) {
+      markov(step, previous, logits, confidence);
+    };
+    return out;
+  }
+
+  static uint64_t extend(uint64_t hash, int32_t token) {
+    const auto words = philox(hash, {uint32_t(token), 1, 2, 3});
+    return words[0] | uint64_t(words[1]) << 32;
+  }
+  static uint64_t hash_of(std::span<const int32_t> tokens) {
+    uint64_t hash = 0;
+    for (const int32_t token : tokens) hash = extend(hash, token);
+    return hash;
+  }
+  float logit(uint64_t hash, int64_t token) const {
+    return shape_.spread * (float(philox(hash, {uint32_t(token), 7, 7, 7})[0]) / 4294967296.f - 0.5f);
+  }
+  float draft_logit(uint64_t hash, int64_t token) const {
+    return logit(hash, token) +
+           shape_.draft_noise * (float(philox(hash, {uint32_t(token), 8, 8, 8})[0]) / 4294967296.f - 0.5f);
+  }
+  std::vector<float> logits_after(std::span<const int32_t> tokens) const {
+    std::vector<float> out;
+    for (int64_t token = 0; token < shape_.vocabulary; ++token) out.push_back(logit(hash_of(tokens), token));
+    return out;
+  }
+  /// The greedy answer of `count` tokens, or up to a stop token.
+  std::vector<int32_t> greedy(std::vector<int32_t> tokens, int64_t count, int32_t stop) const {
+    const size_t prompt = tokens.size();
+    while (int64_t(tokens.size() - prompt) < count) {
+      const auto logits = logits_after(tokens);
+      tokens.push_back(int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+      if (tokens.back() == stop) break;
+    }
+    return {tokens.begin() + ptrdiff_t(prompt), tokens.end()};
+  }
+
+  int64_t calls = 0, most_rows = 0, most_prompt_rows = 0;
+
+ private:
+  struct Entry {
+    int32_t token = -1;
+    int64_t position = -1;
+    uint64_t hash = 0;  // of all tokens up to this one
+  };
+  Entry& block_entry(const Batch& batch, int64_t sequence, int64_t position) {
+    const int32_t block = batch.blocks(sequence, position / kBlockTokens);
+    EXPECT_GT(block, 0) << "a row has a block";
+    return blocks_[block][size_t(position % kBlockTokens)];
+  }
+  Entry& ring_entry(int32_t slot, int64_t position) {
+    EXPECT_GT(slot, 0) << "a sequence has a slot";
+    auto& ring = rings_.try_emplace(slot, std::vector<Entry>(size_t(ring_capacity(shape_.replay)))).first->second;
+    return ring[size_t(position) % ring.size()];
+  }
+
+  void check_history(const Batch& batch, int64_t sequence) {
+    const int64_t first = batch.rows.positions[batch.rows.begin[sequence]];
+    for (int64_t back = 1; back <= shape_.history; ++back) {
+      const int64_t position = first - back;
+      const int32_t want = position < 0 ? -1 : block_entry(batch, sequence, position).token;
+      EXPECT_EQ(batch.history(sequence, back - 1), want);
+    }
+  }
+
+  View<const float, 2> forward(const Batch& batch) {
+    ++calls;
+    std::vector<uint64_t> hashes;
+    int64_t prompt_rows = 0;
+    for (int64_t s = 0; s < batch.rows.sequences(); ++s) {
+      check_history(batch, s);
+      for (int64_t r = batch.rows.begin[s]; r < batch.rows.begin[s + 1]; ++r) {
+        const int64_t position = batch.rows.positions[r];
+        EXPECT_EQ(batch.rows.sequence[r], s);
+        if (r > batch.rows.begin[s]) {
+          EXPECT_EQ(position, batch.rows.positions[r - 1] + 1);
+        }
+        uint64_t before = 0;
+        if (position > 0) {
+          const Entry& last = block_entry(batch, s, position - 1);
+          EXPECT_EQ(last.position, position - 1) << "the row before has been run";
+          before = last.hash;
+          if (position - 1 >= batch.replay[size_t(s)].decoder_from && r == batch.rows.begin[s]) {
+            EXPECT_EQ(ring_entry(batch.slots[s], position - 1).hash, before) << "ring and blocks agree";
+          }
+        }
+        const Entry entry{batch.ids[r], position, extend(before, batch.ids[r])};
+        block_entry(batch, s, position) = entry;
+        if (position >= batch.replay[size_t(s)].decoder_from) ring_entry(batch.slots[s], position) = entry;
+        hashes.push_back(entry.hash);
+      }
+      const int64_t rows = batch.rows.begin[s + 1] - batch.rows.begin[s];
+      if (rows > shape_.block + 1) prompt_rows += rows;
+    }
+    most_rows = std::max(most_rows, batch.rows.rows());
+    most_prompt_rows = std::max(most_prompt_rows, prompt_rows);
+    logits_.resize(size_t(batch.logit_rows.size() * shape_.vocabulary));
+    for (int64_t i = 0; i < batch.logit_rows.size(); ++i) {
+      if (i > 0) {
+        EXPECT_GT(batch.logit_rows[i], batch.logit_rows[i - 1]);
+      }
+      for (int64_t token = 0; token < shape_.vocabulary; ++token) {
+        logits_[size_t(i * shape_.vocabulary + token)] = logit(hashes[size_t(batch.logit_rows[i])], token);
+      }
+    }
+    return View<const float, 2>(logits_.data(), {batch.logit_rows.size(), shape_.vocabulary});
+  }
+
+  void draft(const DraftBatch& batch) {
+    drafting_.clear();
+    for (int64_t s = 0; s < batch.tokens.size(); ++s) {
+      const int64_t last = batch.last[s];
+      for (int64_t p = std::max(batch.replay[size_t(s)].decoder_from, last - shape_.replay.window + 1); p <= last;
+           ++p) {
+        EXPECT_EQ(ring_entry(batch.slots[s], p).position, p) << "the window is there";
+      }
+      drafting_.push_back(extend(ring_entry(batch.slots[s], last).hash, batch.tokens[s]));
+      newest_.assign(batch.tokens.data, batch.tokens.data + batch.tokens.size());
+    }
+  }
+
+  void markov(int step, View<const int32_t, 1> previous, View<float, 2> logits, View<float, 1> confidence) {
+    EXPECT_LT(step, shape_.block);
+    for (size_t s = 0; s < drafting_.size(); ++s) {
+      if (step == 0) {
+        EXPECT_EQ(previous[int64_t(s)], newest_[s]);
+      }
+      if (step > 0) drafting_[s] = extend(drafting_[s], previous[int64_t(s)]);
+      for (int64_t token = 0; token < shape_.vocabulary; ++token) {
+        logits(int64_t(s), token) = draft_logit(drafting_[s], token);
+      }
+      confidence[int64_t(s)] = 0.5f;
+    }
+  }
+
+  Shape shape_;
+  std::map<int32_t, std::array<Entry, kBlockTokens>> blocks_;
+  std::map<int32_t, std::vector<Entry>> rings_;
+  std::vector<float> logits_;
+  std::vector<uint64_t> drafting_;
+  std::vector<int32_t> newest_;
+};
+
+}  // namespace fathom

@@ -1,0 +1,106 @@
+// fathom/engine/sampler.h
+// From logits to tokens: what a request asks of them (bias, penalties, forbidden stop), one draw a row, and the
+// verification of drafts by rejection sampling. The draws are the backend's operations `sample` and `accept`.
+//
+// Order of a row (engine.md R-33): bias, repetition penalty, frequency and presence penalty, forbidden end tokens, then
+// inside the operation temperature, min-p, joint top-k/top-p, renormalisation.
+//
+// Names of draws (engine.md 8.2): the key is the request's seed for the target and seed + 1,000,000,007 for drafts, the
+// position is the absolute one of the token that is drawn, the role 0, 1 or 2 for a fresh token, the replacement of a
+// refused draft, and the decision about a draft. Each number decides one emitted token at most: what is drawn behind a
+// refused draft is thrown away and influences nothing, so it may be drawn by the same name again.
+//
+// A greedy request (temperature below 1e-5) needs no law: a draft is accepted if it is the largest logit, which is what
+// rejection sampling of two laws with all mass on one token comes to.
+//
+// Penalties see a row's past as it will be if the row counts: prompt, answer, and the drafts before that row. Drafts
+// are drawn with the same bias and penalties, so that both laws stay close and acceptance does not suffer.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "fathom/backend/backend.h"
+#include "fathom/engine/request.h"
+
+namespace fathom {
+
+/// How often a token stands in the answer; a token that is only in the prompt counts 0. Kept for penalties.
+using TokenCounts = std::unordered_map<int32_t, int32_t>;
+
+/// What the next draw of a sequence depends on, besides its logits.
+struct SamplerState {
+  Sampling settings;
+  uint64_t seed = 0;
+  std::vector<int32_t> end_ids;      // end-of-text and stop tokens: forbidden until settings.min_tokens are there
+  TokenCounts counts;                // filled only when a penalty is on
+  std::vector<uint32_t> draft_laws;  // [drafts proposed, vocabulary]; empty for greedy requests
+};
+
+SamplerState make_sampler_state(const Sampling& settings, uint64_t seed, int32_t eos_id,
+                                std::span<const int32_t> prompt);
+/// Takes a token of the answer into account.
+void count_token(SamplerState& state, int32_t token);
+
+inline bool is_greedy(const Sampling& settings) { return settings.temperature < 1e-5f; }
+/// Whether adjust_logits would change a row behind `generated` tokens.
+bool needs_adjustment(const SamplerState& state, int64_t generated);
+/// The part of R-33 before the temperature, in place. `assumed`: drafts before this row; `generated` does not count
+/// them.
+void adjust_logits(std::span<float> logits, const SamplerState& state, std::span<const int32_t> assumed,
+                   int64_t generated);
+
+/// Log-probability of `id` and of the `top` best (ties to the lower id) by the raw logits; sums in double, in id order.
+TokenLogprob logprob_of(std::span<const float> logits, int32_t id, int top);
+
+/// One sequence whose next token is chosen.
+struct Choice {
+  SamplerState* state = nullptr;    // propose(): null leaves the sequence out
+  int64_t row = 0;                  // choose(): the first of its drafts + 1 neighbouring logit rows
+  std::span<const int32_t> drafts;  // choose(): proposals to verify; propose(): drafts of this block so far
+  int64_t position = 0;             // of the first token that its logits are about, the first draft's or the answer's
+  int64_t generated = 0;            // tokens of the answer so far, drafts not counted
+};
+
+/// Owns scratch that grows to the largest step ever and is then reused. One thread at a time.
+class Sampler {
+ public:
+  Sampler(const Operations& ops, Queue& queue, int64_t vocabulary)
+      : ops_(ops), queue_(&queue), vocabulary_(vocabulary) {}
+
+  /// For each choice, appends the drafts that are accepted and one more token to `tokens`, and the new length of
+  /// `tokens` to `begin`.
+  void choose(View<const float, 2> logits, std::span<const Choice> choices, std::vector<int32_t>& tokens,
+              std::vector<int32_t>& begin);
+
+  /// Draws one draft for each sequence from its row of `logits` [sequences, vocabulary], which is changed in place. The
+  /// law of a sampled one is appended to its draft_laws; whoever begins a new block of drafts clears them.
+  ///   ids  [sequences] out; entries of sequences that are left out stay as they are
+  void propose(View<float, 2> logits, std::span<const Choice> sequences, std::span<int32_t> ids);
+
+ private:
+  struct Row {
+    RowSampling sampling;
+    int64_t source = 0;  // row of the logits
+    int64_t place = 0;   // its own number among all rows of the choices
+    const Choice* choice = nullptr;
+    int offset = 0;  // number of drafts before it
+  };
+  void list_rows(std::span<const Choice> choices);
+  void draw(View<const float, 2> logits, std::span<const Row> rows, bool keep_laws);
+  void adjust(View<const float, 2> logits, std::span<Row> rows, int64_t first);
+  void verify_laws(std::span<const Choice> choices);
+
+  Operations ops_;
+  Queue* queue_;
+  int64_t vocabulary_;
+  std::vector<Row> as_given_, adjusted_, sampled_;  // rows drawn from the logits as they are; changed; with laws
+  std::vector<float> scratch_;                      // [sampled rows, then adjusted rows, vocabulary]
+  std::vector<uint32_t> laws_, draft_laws_;         // [sampled rows, vocabulary]
+  std::vector<RowSampling> samplings_;
+  std::vector<int32_t> ids_;  // [all rows] fresh draws
+  std::vector<int32_t> drawn_, draft_ids_, law_begin_, accepted_, next_;
+};
+
+}  // namespace fathom

@@ -1,0 +1,243 @@
+#include "fathom/engine/sampler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "fathom/backend/chi_square.h"
+
+namespace fathom {
+namespace {
+
+using testing::ElementsAre;
+
+class SamplerTest : public testing::Test {
+ protected:
+  SamplerState state(Sampling settings, uint64_t seed = 1, std::span<const int32_t> prompt = {}) {
+    return make_sampler_state(settings, seed, 1, prompt);
+  }
+  /// One token of each choice without drafts.
+  std::vector<int32_t> choose(const std::vector<std::vector<float>>& rows, std::vector<Choice> choices) {
+    const int64_t vocabulary = int64_t(rows[0].size());
+    std::vector<float> flat;
+    for (const auto& row : rows) flat.insert(flat.end(), row.begin(), row.end());
+    Sampler sampler(reference_operations(), *queue_, vocabulary);
+    std::vector<int32_t> tokens, begin;
+    sampler.choose(View<const float, 2>(flat.data(), {int64_t(rows.size()), vocabulary}), choices, tokens, begin);
+    return tokens;
+  }
+  std::unique_ptr<Queue> queue_ = std::move(*reference_backend().open_queue(1));
+};
+
+Sampling greedy() {
+  Sampling settings;
+  settings.temperature = 0;
+  return settings;
+}
+
+std::vector<float> adjusted(std::vector<float> logits, const SamplerState& state, std::vector<int32_t> assumed = {},
+                            int64_t generated = 0) {
+  adjust_logits(logits, state, assumed, generated);
+  return logits;
+}
+
+TEST_F(SamplerTest, BiasComesBeforePenaltiesAndPenaltiesBeforeForbiddenEnds) {
+  Sampling s;
+  s.logit_bias = {{0, 2.f}, {3, -INFINITY}};
+  s.repetition_penalty = 2;
+  s.frequency_penalty = 0.5f;
+  s.presence_penalty = 0.25f;
+  s.min_tokens = 3;
+  s.stop_ids = {4};
+  const std::vector<int32_t> prompt = {0, 2};
+  SamplerState at = state(s, 1, prompt);
+  count_token(at, 5);
+  count_token(at, 5);
+  // 0: (1 + 2) / 2, in the prompt only; 1: the end of text; 2: -1 * 2; 3: forbidden; 4: a stop token;
+  // 5: 1 / 2 - 2 * 0.5 - 0.25; 6: untouched.
+  EXPECT_THAT(adjusted({1, 1, -1, 1, 1, 1, 1}, at, {}, 2),
+              ElementsAre(1.5f, -INFINITY, -2.f, -INFINITY, -INFINITY, -0.75f, 1.f));
+  EXPECT_THAT(adjusted({1, 1, -1, 1, 1, 1, 1}, at, {}, 3), ElementsAre(1.5f, 1.f, -2.f, -INFINITY, 1.f, -0.75f, 1.f));
+}
+
+TEST_F(SamplerTest, DraftsBeforeARowCountAsIfTheyWereThere) {
+  Sampling s;
+  s.frequency_penalty = 1;
+  s.presence_penalty = 0.5f;
+  s.min_tokens = 4;
+  SamplerState assumed = state(s), real = state(s);
+  count_token(assumed, 3);
+  for (const int32_t token : {3, 3, 2, 3}) count_token(real, token);
+  const std::vector<float> logits = {1, 2, 3, 4};
+  EXPECT_EQ(adjusted(logits, assumed, {3, 2, 3}, 1), adjusted(logits, real, {}, 4));
+  EXPECT_EQ(adjusted(logits, assumed, {3, 2}, 1)[1], -INFINITY);  // the third token may not end the answer
+}
+
+TEST_F(SamplerTest, ARequestThatWantsNothingLeavesItsLogitsAlone) {
+  EXPECT_FALSE(needs_adjustment(state({}), 0));
+  Sampling s;
+  s.min_tokens = 2;
+  EXPECT_TRUE(needs_adjustment(state(s), 1));
+  EXPECT_FALSE(needs_adjustment(state(s), 2));
+  s.ignore_eos = true;
+  EXPECT_TRUE(state(s).end_ids.empty());
+}
+
+TEST_F(SamplerTest, LogprobsAreThoseOfTheRawLogits) {
+  const std::vector<float> logits = {0, std::log(2.f), std::log(5.f), std::log(2.f)};  // 0.1, 0.2, 0.5, 0.2
+  const TokenLogprob plain = logprob_of(logits, 3, 0);
+  EXPECT_EQ(plain.id, 3);
+  EXPECT_NEAR(plain.logprob, std::log(0.2), 1e-6);
+  EXPECT_TRUE(plain.top.empty());
+  const TokenLogprob best = logprob_of(logits, 0, 3);
+  ASSERT_EQ(best.top.size(), 3u);
+  EXPECT_EQ(best.top[0].first, 2);
+  EXPECT_EQ(best.top[1].first, 1);  // the lower id of two equal ones
+  EXPECT_EQ(best.top[2].first, 3);
+  EXPECT_NEAR(best.top[0].second, std::log(0.5), 1e-6);
+  EXPECT_EQ(logprob_of(logits, 0, 1000).top.size(), 4u);
+}
+
+// Case num-04: settings must have the effect that they name. 100,000 draws each.
+TEST_F(SamplerTest, SettingsChangeTheLawAsTheySay) {
+  const std::vector<float> logits = {2, 1, 0, -1};
+  const auto law = [&](double temperature) {
+    std::vector<double> out;
+    for (const float x : logits) out.push_back(std::exp(double(x) / temperature));
+    return out;
+  };
+  struct Setting {
+    float temperature, top_p;
+    std::vector<double> want;
+  };
+  const Setting settings[] = {{1, 1, law(1)}, {0.5f, 1, law(0.5)}, {1, 0.6f, {1, 0, 0, 0}}, {0, 1, {1, 0, 0, 0}}};
+  for (const Setting& setting : settings) {
+    Sampling s;
+    s.temperature = setting.temperature;
+    s.top_p = setting.top_p;
+    SamplerState at = state(s, 77);
+    std::vector<int64_t> seen(4, 0);
+    const std::vector<std::vector<float>> rows(1'000, logits);
+    for (int64_t block = 0; block < 100; ++block) {
+      std::vector<Choice> choices;
+      for (int64_t i = 0; i < 1'000; ++i) choices.push_back({&at, i, {}, block * 1'000 + i, 0});
+      for (const int32_t token : choose(rows, choices)) ++seen[size_t(token)];
+    }
+    EXPECT_GT(chi_square_p(seen, setting.want), 0.001) << setting.temperature << " " << setting.top_p;
+  }
+}
+
+// Case spec-02: drafts of law q verified against targets of law p. The first two tokens that come out must be
+// distributed as plain sampling from p, and the first draft is accepted with probability sum of min(p, q) = 0.6.
+TEST_F(SamplerTest, DraftsKeepTheTargetsJointLaw) {
+  const double p[2][3] = {{0.5, 0.3, 0.2}, {0.1, 0.1, 0.8}}, q[2][3] = {{0.2, 0.2, 0.6}, {0.8, 0.1, 0.1}};
+  const auto logits_of = [](const double* law) {
+    return std::vector<float>{float(std::log(law[0])), float(std::log(law[1])), float(std::log(law[2]))};
+  };
+  std::vector<float> target;
+  for (const int row : {0, 1, 1}) {
+    for (const float x : logits_of(p[row])) target.push_back(x);
+  }
+  Sampling s;
+  s.top_p = 1;
+  Sampler sampler(reference_operations(), *queue_, 3);
+  constexpr int64_t kDraws = 200'000;
+  std::vector<int64_t> seen(9, 0);
+  int64_t accepted = 0;
+  for (int64_t draw = 0; draw < kDraws; ++draw) {
+    SamplerState at = state(s, uint64_t(draw) * 7919);
+    std::vector<int32_t> drafts, tokens, begin;
+    for (int step = 0; step < 2; ++step) {
+      std::vector<float> logits = logits_of(q[step]);
+      const Choice choice{&at, 0, drafts, 10 + step, 0};
+      int32_t id = -1;
+      sampler.propose(View<float, 2>(logits.data(), {1, 3}), {&choice, 1}, {&id, 1});
+      drafts.push_back(id);
+    }
+    const Choice verify{&at, 0, drafts, 10, 0};
+    sampler.choose(View<const float, 2>(target.data(), {3, 3}), {&verify, 1}, tokens, begin);
+    ASSERT_LE(tokens.size(), 3u);
+    accepted += tokens.size() >= 2 || tokens[0] == drafts[0];
+    if (tokens.size() == 1) {  // the next round begins with the second token
+      const Choice next{&at, 1, {}, 11, 1};
+      sampler.choose(View<const float, 2>(target.data(), {3, 3}), {&next, 1}, tokens, begin);
+    }
+    ++seen[size_t(tokens[0] * 3 + tokens[1])];
+  }
+  std::vector<double> law;
+  for (const double a : p[0]) {
+    for (const double b : p[1]) law.push_back(a * b);
+  }
+  EXPECT_GT(chi_square_p(seen, law), 0.001);
+  EXPECT_NEAR(double(accepted) / kDraws, 0.6, 0.01);
+}
+
+// A greedy draft is accepted by comparison. It must come to what rejection sampling of one-point laws comes to.
+TEST_F(SamplerTest, GreedyComparisonEqualsRejectionSampling) {
+  const std::vector<std::vector<float>> rows = {{1, 3, 2}, {5, 1, 2}, {0, 1, 7}};  // 1, 0, 2
+  std::vector<float> flat;
+  for (const auto& row : rows) flat.insert(flat.end(), row.begin(), row.end());
+  const View<const float, 2> logits(flat.data(), {3, 3});
+  for (int32_t first = 0; first < 3; ++first) {
+    for (int32_t second = 0; second < 3; ++second) {
+      const std::vector<int32_t> drafts = {first, second};
+      SamplerState at = state(greedy());
+      const Choice choice{&at, 0, drafts, 4, 0};
+      Sampler sampler(reference_operations(), *queue_, 3);
+      std::vector<int32_t> tokens, begin;
+      sampler.choose(logits, {&choice, 1}, tokens, begin);
+
+      std::vector<RowSampling> names(3);
+      for (uint32_t i = 0; i < 3; ++i) names[i] = {.temperature = 0, .seed = 1, .position = 4 + i};
+      std::vector<int32_t> ids(3), draft_ids = {first, second, -1}, range = {0, 3}, accepted(1), next(1);
+      std::vector<uint32_t> laws(9), draft_laws(9, 0);
+      draft_laws[size_t(first)] = draft_laws[size_t(3 + second)] = 1u << 31;
+      const Operations ops = reference_operations();
+      ops.sample(*queue_, {logits, names, View<int32_t, 1>(ids.data(), {3}), View<uint32_t, 2>(laws.data(), {3, 3})});
+      ops.accept(*queue_, {View<const int32_t, 1>(range.data(), {2}), View<const uint32_t, 2>(laws.data(), {3, 3}),
+                           View<const int32_t, 1>(ids.data(), {3}), View<const int32_t, 1>(draft_ids.data(), {3}),
+                           View<const uint32_t, 2>(draft_laws.data(), {3, 3}), names,
+                           View<int32_t, 1>(accepted.data(), {1}), View<int32_t, 1>(next.data(), {1})});
+      std::vector<int32_t> want(drafts.begin(), drafts.begin() + accepted[0]);
+      want.push_back(next[0]);
+      EXPECT_EQ(tokens, want) << first << " " << second;
+    }
+  }
+}
+
+// Greedy and sampled, changed and unchanged, with drafts and without: each chooses what it chooses alone.
+TEST_F(SamplerTest, ACompanionChangesNothing) {
+  Sampling sampled, biased, penalised = greedy();
+  biased.logit_bias = {{2, 1.5f}};
+  penalised.repetition_penalty = 1.3f;
+  const std::vector<int32_t> prompt = {0, 4}, drafts = {2, 3};
+  std::vector<SamplerState> states = {state(greedy(), 1), state(sampled, 2), state(biased, 3),
+                                      state(penalised, 4, prompt), state(sampled, 5)};
+  std::vector<std::vector<float>> rows;
+  for (int r = 0; r < 11; ++r) {
+    rows.push_back({});
+    for (int v = 0; v < 5; ++v) rows.back().push_back(float((r * 7 + v * 3) % 11) / 3);
+  }
+  for (const size_t with_law : {2u, 4u}) {
+    for (int row = 0; row < 2; ++row) {
+      for (const uint32_t weight : {1u << 29, 1u << 28, 1u << 30, 1u << 27, 0u}) {
+        states[with_law].draft_laws.push_back(weight);
+      }
+    }
+  }
+  // Rows 0; 1; 2-4; 5-7; 8-10.
+  std::vector<Choice> choices = {{&states[0], 0, {}, 7, 0},
+                                 {&states[1], 1, {}, 9, 3},
+                                 {&states[2], 2, drafts, 5, 1},
+                                 {&states[3], 5, drafts, 6, 2},
+                                 {&states[4], 8, drafts, 8, 2}};
+  std::vector<int32_t> alone;
+  for (const Choice& choice : choices) {
+    for (const int32_t token : choose(rows, {choice})) alone.push_back(token);
+  }
+  EXPECT_EQ(choose(rows, choices), alone);
+}
+
+}  // namespace
+}  // namespace fathom

@@ -1,0 +1,68 @@
+// fathom/engine/step_loop.h
+// The synchronous loop: requests go in, each step plans, runs, commits, proposes drafts and makes events. Knows no
+// backend and no checkpoint; Engine gives it a model, tests give it a made-up one. Source: spec/engine.md 1.
+#pragma once
+#include <chrono>
+#include <random>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "fathom/engine/request.h"
+#include "fathom/engine/runner.h"
+#include "fathom/engine/scheduler.h"
+
+namespace fathom {
+
+struct LoopOptions {
+  SchedulerLimits limits;
+  ReplayShape replay_shape;
+  ReplayMode replay = ReplayMode::compact;
+  int drafts = 0;  // of requests that do not say
+  int32_t eos_id = 0;
+};
+
+/// One thread at a time.
+class StepLoop {
+ public:
+  StepLoop(LoopOptions options, ModelPort port, const Operations& ops, Queue& queue);
+
+  /// Errors: those of check_request; then nothing is queued.
+  Result<RequestId> submit(Request request);
+  /// Frees what the request holds at once; its Finish comes with the next step. Unknown ids are ignored.
+  void cancel(RequestId id);
+  /// Valid until the next call.
+  std::span<const Event> step();
+  /// Nothing runs, waits or is left to be told.
+  bool idle() const { return scheduler_.idle() && cancelled_.empty(); }
+
+  const Scheduler& scheduler() const { return scheduler_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// What is remembered of a request besides its sequence.
+  struct Record {
+    Clock::time_point submitted;
+    Usage usage;
+    int top_logprobs = -1;
+    bool prompt_logprobs = false;
+    std::vector<TokenLogprob> prompt;  // until the first token
+  };
+  void note_start(const StepPlan& plan, Clock::time_point now);
+  void note_rows(const StepPlan::Rows& rows, const Sequence& sequence, size_t tokens, Usage& usage) const;
+  void read_prompt_logprobs(size_t entry, const StepPlan::Rows& rows, const Sequence& sequence, Record& record) const;
+  Event event_of(size_t entry, const StepPlan::Rows& rows, std::span<const int32_t> tokens, Record& record) const;
+  void finish(Event& event, FinishReason reason, Clock::time_point now);
+
+  LoopOptions options_;
+  Scheduler scheduler_;
+  Runner runner_;
+  std::random_device entropy_;
+  RequestId next_id_ = 1;
+  std::unordered_map<RequestId, Record> records_;
+  std::vector<RequestId> cancelled_;  // their events are still to come
+  std::vector<Event> events_;
+  std::vector<Sequence*> entries_, drafting_;
+};
+
+}  // namespace fathom
