@@ -68,6 +68,11 @@ class Table(nn.Module):
         self.weight = nn.Parameter(torch.randn(rows, dim) * 0.5)
 
 
+def engram_gate(dot: Tensor) -> Tensor:
+    """How much of a value is added: a sigmoid of the signed square root, so that large products saturate late."""
+    return torch.sigmoid(torch.copysign(dot.abs().clamp(min=1e-6).sqrt(), dot))
+
+
 class Engram(nn.Module):
     def __init__(self, cfg: Config, opts: Options, layer: int) -> None:
         super().__init__()
@@ -88,6 +93,5 @@ class Engram(nn.Module):
         key, value, h = kv[..., :m, :], kv[..., m:, :], x.float()
         rstd = torch.rsqrt(h.square().mean(-1) + eps) * torch.rsqrt(key.square().mean(-1) + eps)
         dot = (h * self.q_weight.float() * self.k_weight.float() * key).sum(-1) * rstd * d**-0.5
-        gate = torch.sigmoid(torch.copysign(dot.abs().clamp(min=1e-6).sqrt(), dot))
-        out = (h + gate.unsqueeze(-1) * value).to(x.dtype)
+        out = (h + engram_gate(dot).unsqueeze(-1) * value).to(x.dtype)
         return torch.where(image[..., None, None], x, out)
