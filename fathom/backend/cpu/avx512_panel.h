@@ -12,35 +12,37 @@
 
 namespace fathom::cpu {
 
-/// v[j] becomes dword j of rows 0..15, row n in lane n. 64 shuffles for 1,024 bytes.
-/// `words_apart`: within each 128 bits (4 rows), first the four low words, then the four high words: what interleaving
-/// bytes afterwards wants.
+/// Of four rows, within each 128 bits: v[d] becomes dword d of all, row n in lane n. `words_apart`: first the four low
+/// words, then the four high words, which is what interleaving bytes afterwards wants.
+template <bool words_apart>
+[[gnu::target("avx512f,avx512bw"), gnu::always_inline]] inline void transpose_parts(__m512i v[4]) {
+  if (words_apart) {
+    const __m512i low = _mm512_unpacklo_epi16(v[0], v[1]), high = _mm512_unpackhi_epi16(v[0], v[1]);
+    const __m512i low2 = _mm512_unpacklo_epi16(v[2], v[3]), high2 = _mm512_unpackhi_epi16(v[2], v[3]);
+    v[0] = _mm512_unpacklo_epi32(low, low2);
+    v[1] = _mm512_unpackhi_epi32(low, low2);
+    v[2] = _mm512_unpacklo_epi32(high, high2);
+    v[3] = _mm512_unpackhi_epi32(high, high2);
+  } else {
+    const __m512i low = _mm512_unpacklo_epi32(v[0], v[1]), high = _mm512_unpackhi_epi32(v[0], v[1]);
+    const __m512i low2 = _mm512_unpacklo_epi32(v[2], v[3]), high2 = _mm512_unpackhi_epi32(v[2], v[3]);
+    v[0] = _mm512_unpacklo_epi64(low, low2);
+    v[1] = _mm512_unpackhi_epi64(low, low2);
+    v[2] = _mm512_unpacklo_epi64(high, high2);
+    v[3] = _mm512_unpackhi_epi64(high, high2);
+  }
+}
+
+/// v[j] becomes dword j of rows 0..15, row n in lane n (or as above): 64 shuffles for 1,024 bytes.
 template <bool words_apart>
 [[gnu::target("avx512f,avx512bw"), gnu::always_inline]] inline void transpose_dwords(__m512i v[16]) {
+  for (int q = 0; q < 16; q += 4) transpose_parts<words_apart>(v + q);
+  // Part p of v[4q + d] is dword 4p + d of rows 4q .. 4q + 3; now a 4 x 4 transpose of the 128-bit parts.
   __m512i t[16];
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = words_apart ? _mm512_unpacklo_epi16(v[i], v[i + 1]) : _mm512_unpacklo_epi32(v[i], v[i + 1]);
-    t[i + 1] = words_apart ? _mm512_unpackhi_epi16(v[i], v[i + 1]) : _mm512_unpackhi_epi32(v[i], v[i + 1]);
-  }
-  // After this, v[4q + d] holds dword d of each 128 bits of rows 4q .. 4q + 3.
-  for (int q = 0; q < 16; q += 4) {
-    if (words_apart) {
-      v[q] = _mm512_unpacklo_epi32(t[q], t[q + 2]);
-      v[q + 1] = _mm512_unpackhi_epi32(t[q], t[q + 2]);
-      v[q + 2] = _mm512_unpacklo_epi32(t[q + 1], t[q + 3]);
-      v[q + 3] = _mm512_unpackhi_epi32(t[q + 1], t[q + 3]);
-    } else {
-      v[q] = _mm512_unpacklo_epi64(t[q], t[q + 2]);
-      v[q + 1] = _mm512_unpackhi_epi64(t[q], t[q + 2]);
-      v[q + 2] = _mm512_unpacklo_epi64(t[q + 1], t[q + 3]);
-      v[q + 3] = _mm512_unpackhi_epi64(t[q + 1], t[q + 3]);
-    }
-  }
-  // 4 x 4 transpose of 128-bit parts: part p of v[4q + d] is dword 4p + d of rows 4q .. 4q + 3.
   for (int d = 0; d < 4; ++d) {
-    t[d] = _mm512_shuffle_i32x4(v[d], v[4 + d], 0x88);           // rows 0, 4: parts 0 2
-    t[4 + d] = _mm512_shuffle_i32x4(v[d], v[4 + d], 0xdd);       // parts 1 3
-    t[8 + d] = _mm512_shuffle_i32x4(v[8 + d], v[12 + d], 0x88);  // rows 8, 12
+    t[d] = _mm512_shuffle_i32x4(v[d], v[4 + d], 0x88);           // parts 0 and 2 of rows 0.., 4..
+    t[4 + d] = _mm512_shuffle_i32x4(v[d], v[4 + d], 0xdd);       // parts 1 and 3
+    t[8 + d] = _mm512_shuffle_i32x4(v[8 + d], v[12 + d], 0x88);  // the same of rows 8.., 12..
     t[12 + d] = _mm512_shuffle_i32x4(v[8 + d], v[12 + d], 0xdd);
   }
   for (int d = 0; d < 4; ++d) {
@@ -73,28 +75,39 @@ inline uint64_t load_scale_bytes(const uint8_t* bytes, int64_t count) {
   return _mm512_castsi512_ps(bits);
 }
 
-/// The scales [blocks][32] of a panel's chunk that begins at column `begin`.
-[[gnu::target("avx512f")]] inline void decode_scales_avx512(const Panel& panel, int64_t begin, int64_t blocks,
+/// Where the scales of outputs `first` .. `first` + 15 of a panel lie: found once, read for every chunk.
+struct ScaleRows {
+  const uint8_t* row[16] = {};
+  int distinct = 0;  // 0: the format has none; 1: row[0] is everybody's; 16
+
+  ScaleRows(const Panel& panel, int first) {
+    if (!panel.scaled()) return;
+    distinct = panel.one_scale_row() ? 1 : 16;
+    for (int i = 0; i < distinct; ++i) row[i] = panel.scales(first + i);
+  }
+};
+
+/// out[block * 32 + i] for the blocks from column `begin` on.
+[[gnu::target("avx512f")]] inline void decode_scales_avx512(const ScaleRows& rows, int64_t begin, int64_t blocks,
                                                             float* out) {
-  if (!panel.scaled() || panel.one_scale_row()) {
+  const int64_t at = begin / kBlock;
+  if (rows.distinct < 16) {
     for (int64_t b = 0; b < blocks; ++b) {
-      const float scale = panel.scaled() ? e8m0_to_float(panel.scales(0)[begin / kBlock + b]) : 1.0f;
-      _mm512_store_ps(out + b * kPanel, _mm512_set1_ps(scale));
-      _mm512_store_ps(out + b * kPanel + 16, _mm512_set1_ps(scale));
+      _mm512_store_ps(out + b * kPanel, _mm512_set1_ps(rows.distinct ? e8m0_to_float(rows.row[0][at + b]) : 1.0f));
     }
     return;
   }
-  alignas(64) uint32_t low[kPanel], high[kPanel];
-  for (int i = 0; i < kPanel; ++i) {
-    const uint64_t bytes = load_scale_bytes(panel.scales(i) + begin / kBlock, blocks);
-    low[i] = uint32_t(bytes);
-    high[i] = uint32_t(bytes >> 32);
-  }
-  for (int first = 0; first < kPanel; first += 16) {
-    const __m512i l = _mm512_load_si512(low + first), h = _mm512_load_si512(high + first);
-    for (int64_t b = 0; b < blocks; ++b)
-      _mm512_store_ps(out + b * kPanel + first, e8m0_lanes(b < 4 ? l : h, int(b & 3)));
-  }
+  // Through registers: a wide load of what narrow stores have just written would wait for all of them.
+  const auto bytes = [&rows, at, blocks](int i) { return (long long)(load_scale_bytes(rows.row[i] + at, blocks)); };
+  const __m512i lower =
+      _mm512_set_epi64(bytes(7), bytes(6), bytes(5), bytes(4), bytes(3), bytes(2), bytes(1), bytes(0));
+  const __m512i upper =
+      _mm512_set_epi64(bytes(15), bytes(14), bytes(13), bytes(12), bytes(11), bytes(10), bytes(9), bytes(8));
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i first4 = _mm512_permutex2var_epi32(lower, even, upper);
+  const __m512i last4 = _mm512_permutex2var_epi32(lower, _mm512_add_epi32(even, _mm512_set1_epi32(1)), upper);
+  for (int64_t b = 0; b < blocks; ++b)
+    _mm512_store_ps(out + b * kPanel, e8m0_lanes(b < 4 ? first4 : last4, int(b & 3)));
 }
 
 /// 16 floats to bf16 as float_to_bf16 does it: nearest even, NaN stays NaN with its sign, subnormals are kept.

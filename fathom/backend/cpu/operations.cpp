@@ -5,6 +5,7 @@
 #include "fathom/backend/backend.h"
 #include "fathom/backend/cpu/isa.h"
 #include "fathom/backend/cpu/product.h"
+#include "fathom/backend/cpu/row_operations.h"
 #include "fathom/backend/host.h"
 
 namespace fathom {
@@ -27,6 +28,7 @@ void set_products(Operations& table) {
 Operations cpu_operations(const Processor& processor) {
   Operations table = reference_operations();  // what has no fast variant is slow, never missing
   table.name = "cpu";
+  set_row_operations(table, processor.isa);
   switch (processor.isa) {
     case Isa::portable: set_products<kPortable>(table); break;
     case Isa::avx2: set_products<kAvx2>(table); break;

@@ -41,7 +41,7 @@ void run_panel(const Product& product, const Job& job, int64_t panel_index, int6
   float* sums = sum_scratch.get<float>(kSegment * kPanel);
 
   const int64_t offset = panel_index * kPanel;
-  const Panel panel{job.weight, job.first + offset, int(std::min<int64_t>(kPanel, job.outputs - offset))};
+  const Panel panel(*job.weight, job.first + offset, int(std::min<int64_t>(kPanel, job.outputs - offset)));
   Tile tile;
   tile.x_stride = product.x_stride;
   tile.rows = end - begin;
@@ -51,15 +51,22 @@ void run_panel(const Product& product, const Job& job, int64_t panel_index, int6
   tile.sums = sums;
   if (job.x_row) tile.x_row = job.x_row + begin;
   const uint8_t* x = product.x + job.x_column * element + (job.x_row ? 0 : (job.x_first + begin) * product.x_stride);
-  for (int64_t k = 0; k < product.columns; k += kChunk) {
-    const int64_t count = std::min(kChunk, product.columns - k);
-    kernels.decode_panel(panel, k, count, decoded, scales);
-    tile.x = x + k * element;
-    tile.blocks = (count + kBlock - 1) / kBlock;
-    tile.first = k == 0;
-    kernels.multiply(tile);
+  if (tile.rows <= kernels.few_rows) {
+    const uint8_t* few[8];
+    tile.x = x;
+    for (int64_t r = 0; r < tile.rows; ++r) few[r] = tile.row(r);
+    kernels.multiply_panel(panel, few, int(tile.rows), product.columns, sums);
+  } else {
+    for (int64_t k = 0; k < product.columns; k += kChunk) {
+      const int64_t count = std::min(kChunk, product.columns - k);
+      kernels.decode_panel(panel, k, count, decoded, scales);
+      tile.x = x + k * element;
+      tile.blocks = (count + kBlock - 1) / kBlock;
+      tile.first = k == 0;
+      kernels.multiply(tile);
+    }
   }
-  const int64_t out_offset = panel.first * bits_of(job.out.dtype) / 8;
+  const int64_t out_offset = (job.first + offset) * bits_of(job.out.dtype) / 8;
   for (int64_t r = begin; r < end; ++r) {
     kernels.store(sums + (r - begin) * kPanel, panel.count, job.out.dtype, job.out.row(r) + out_offset);
   }

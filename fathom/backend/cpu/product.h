@@ -29,16 +29,33 @@ inline constexpr int64_t kChunk = 256;  // columns decoded at once: 16 KB as bf1
 /// Rows [first, first + count) of a weight matrix, count <= kPanel. Rows past the end repeat the last one: vector code
 /// decodes whole groups of 16.
 struct Panel {
-  const Matrix* weight = nullptr;
-  int64_t first = 0;
+  DType dtype = DType::f32;
   int count = 0;
+  const uint8_t* values = nullptr;  // of row 0
+  int64_t row_bytes = 0;
+  const uint8_t* scale_values = nullptr;  // of row 0; null: the format has no scales
+  int64_t scale_bytes = 0;                // from one row of scales to the next
+  int scale_rows = 1;                     // rows that share a row of scales
+  int scale_offset = 0;                   // place of row 0 among them
 
-  const uint8_t* row(int i) const { return weight->values.row(first + std::min(i, count - 1)); }
-  const uint8_t* scales(int i) const {
-    return weight->scales.row((first + std::min(i, count - 1)) / weight->scale_rows);
+  Panel(const Matrix& weight, int64_t first, int outputs)
+      : dtype(weight.dtype()),
+        count(outputs),
+        values(weight.values.row(first)),
+        row_bytes(weight.values.row_stride * bits_of(weight.dtype()) / 8),
+        scale_rows(weight.scale_rows) {
+    if (weight.scales.data == nullptr) return;
+    scale_values = weight.scales.row(first / scale_rows);
+    scale_bytes = weight.scales.row_stride;
+    scale_offset = int(first % scale_rows);
   }
-  bool scaled() const { return weight->scales.data != nullptr; }
-  bool one_scale_row() const { return first / weight->scale_rows == (first + count - 1) / weight->scale_rows; }
+  const uint8_t* row(int i) const { return values + std::min(i, count - 1) * row_bytes; }
+  const uint8_t* scales(int i) const {
+    const int row = scale_offset + std::min(i, count - 1);
+    return scale_values + (scale_rows == 1 ? row : row / scale_rows) * scale_bytes;
+  }
+  bool scaled() const { return scale_values != nullptr; }
+  bool one_scale_row() const { return scale_offset + count <= scale_rows; }
 };
 
 /// A decoded chunk of a panel and the rows that meet it. `panel` is [columns][32] floats, or [columns / 2][32] pairs of
@@ -68,6 +85,10 @@ struct ProductKernels {
   void (*multiply)(const Tile& tile) = nullptr;
   /// `count` sums as f32 or bf16.
   void (*store)(const float* sums, int count, DType dtype, uint8_t* out) = nullptr;
+  /// The whole product of a panel and at most `few_rows` rows at once, decoding in registers: sums [rows][32]. May be
+  /// null.
+  void (*multiply_panel)(const Panel& panel, const uint8_t* const* x, int rows, int64_t columns, float* sums) = nullptr;
+  int few_rows = 0;
 };
 
 /// The kernels of an instruction set: `f32` always, `bf16` where the processor multiplies bf16 (else null).

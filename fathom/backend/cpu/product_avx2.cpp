@@ -103,7 +103,7 @@ constexpr int kRows = 4;  // rows of a register tile: 4 x 2 vectors of a block's
 
 [[gnu::target("avx2,fma")]] void decode_panel(const Panel& panel, int64_t begin, int64_t count, void* out,
                                               float* scales) {
-  const DType dtype = panel.weight->dtype();
+  const DType dtype = panel.dtype;
   const int64_t blocks = (count + kBlock - 1) / kBlock;
   for (int i = 0; i < kPanel; ++i) {
     const uint8_t* codes = panel.scaled() ? panel.scales(i) + begin / kBlock : nullptr;

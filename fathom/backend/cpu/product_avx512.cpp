@@ -44,11 +44,11 @@ constexpr int kRows = 6;  // rows of a register tile: 6 x 2 vectors of a block's
 
 [[gnu::target("avx512f,avx512bw,avx512vl")]] void decode_panel(const Panel& panel, int64_t begin, int64_t count,
                                                                void* out, float* scales) {
-  const DType dtype = panel.weight->dtype();
+  const DType dtype = panel.dtype;
   const int64_t blocks = (count + kBlock - 1) / kBlock;
-  decode_scales_avx512(panel, begin, blocks, scales);
   const int bits = bits_of(dtype), per_load = 512 / bits;
   for (int first = 0; first < panel.count; first += 16) {
+    decode_scales_avx512(ScaleRows(panel, first), begin, blocks, scales + first);
     for (int64_t k = 0; k < blocks * kBlock; k += per_load) {
       const int64_t bytes = std::clamp<int64_t>((count - k) * bits / 8, 0, 64);
       const __mmask64 mask = bytes >= 64 ? ~__mmask64(0) : (__mmask64(1) << bytes) - 1;

@@ -60,7 +60,7 @@ void decode_panel(const Panel& panel, int64_t begin, int64_t count, void* out, f
   float* values = static_cast<float*>(out);
   const int64_t blocks = (count + kBlock - 1) / kBlock;
   for (int i = 0; i < kPanel; ++i) {
-    decode_codes(panel.weight->dtype(), panel.row(i), begin, count, values + i, kPanel);
+    decode_codes(panel.dtype, panel.row(i), begin, count, values + i, kPanel);
     for (int64_t k = count; k < blocks * kBlock; ++k) values[k * kPanel + i] = 0;
     for (int64_t b = 0; b < blocks; ++b) {
       scales[b * kPanel + i] = panel.scaled() ? e8m0_to_float(panel.scales(i)[begin / kBlock + b]) : 1;

@@ -1,0 +1,111 @@
+// Rows into cache entries: the bytes of encode_row (tensor/row_format.h), group by group in vectors. Every step is the
+// one of number_formats.h, written without branches.
+#include "fathom/backend/cpu/row_operations.h"
+#include "fathom/tensor/number_formats.h"
+
+namespace fathom::cpu {
+namespace {
+
+constexpr int kGroup = 32;
+
+// Largest magnitude of x[0 .. n), n 16 or 32. NaN counts as nothing, as in max_abs.
+[[gnu::always_inline]] inline float largest(const float* x, int n) {
+  float lanes[kLanes] = {};
+  for (int i = 0; i < n; i += kLanes) {
+#pragma GCC unroll 1
+    for (int l = 0; l < kLanes; ++l) lanes[l] = std::max(lanes[l], std::abs(x[i + l]));
+  }
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int l = 0; l < half; ++l) lanes[l] = std::max(lanes[l], lanes[l + half]);
+  }
+  return lanes[0];
+}
+
+[[gnu::always_inline]] inline uint8_t e4m3_code(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t magnitude_bits = bits & 0x7fffffffu;
+  const float magnitude = std::min(std::bit_cast<float>(magnitude_bits), 448.0f);
+  const uint32_t m = std::bit_cast<uint32_t>(magnitude);
+  const uint32_t small = std::bit_cast<uint32_t>(magnitude + 0x1p14f) - std::bit_cast<uint32_t>(0x1p14f);
+  const uint32_t normal = ((m + 0x7ffffu + ((m >> 20) & 1)) >> 20) - (120u << 3);
+  const uint32_t code = magnitude < 0x1p-6f ? small : normal;
+  return uint8_t((magnitude_bits > 0x7f800000u ? 0x7fu : code) | ((bits >> 24) & 0x80));
+}
+
+[[gnu::always_inline]] inline uint8_t e2m1_code(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const float m = std::bit_cast<float>(bits & 0x7fffffffu);
+  const uint32_t code = uint32_t(!(m <= 0.25f)) + uint32_t(!(m < 0.75f)) + uint32_t(!(m <= 1.25f)) +
+                        uint32_t(!(m < 1.75f)) + uint32_t(!(m <= 2.5f)) + uint32_t(!(m < 3.5f)) +
+                        uint32_t(!(m <= 5.0f));
+  return uint8_t(code | ((bits >> 28) & 8));
+}
+
+// `n` nibbles, two a byte.
+[[gnu::always_inline]] inline void encode_nibbles(const float* x, int n, float scale, uint8_t* out) {
+  uint8_t codes[kGroup];
+#pragma GCC unroll 1
+  for (int i = 0; i < n; ++i) codes[i] = e2m1_code(x[i] / scale);
+#pragma GCC unroll 1
+  for (int i = 0; i < n / 2; ++i) out[i] = uint8_t(codes[2 * i] | codes[2 * i + 1] << 4);
+}
+
+template <class T>
+[[gnu::always_inline]] inline void encode(RowFormat format, const T* x, int64_t channels, uint8_t* out) {
+  if (format == RowFormat::f32) {
+    float* to = reinterpret_cast<float*>(out);
+    for (int64_t i = 0; i < channels; ++i) to[i] = number(x, i);
+    return;
+  }
+  uint8_t* scales = out + (format == RowFormat::q8 ? channels : channels / 2);
+  for (int64_t g = 0; g < channels / kGroup; ++g) {
+    float group[kGroup];
+#pragma GCC unroll 1
+    for (int i = 0; i < kGroup; ++i) group[i] = number(x, g * kGroup + i);
+    if (format == RowFormat::q8) {
+      const float scale = q8_scale(largest(group, kGroup));
+      scales[g] = pow2_to_e8m0(scale);
+#pragma GCC unroll 1
+      for (int i = 0; i < kGroup; ++i) out[g * kGroup + i] = e4m3_code(group[i] / scale);
+    } else if (format == RowFormat::q4i) {
+      const float scale = q4i_scale(largest(group, kGroup));
+      scales[g] = pow2_to_e8m0(scale);
+      encode_nibbles(group, kGroup, scale, out + g * kGroup / 2);
+    } else {
+      for (int half = 0; half < 2; ++half) {
+        const float* part = group + half * kGroup / 2;
+        const uint8_t code = q4k_scale_code(largest(part, kGroup / 2));
+        scales[2 * g + half] = code;
+        encode_nibbles(part, kGroup / 2, e4m3_of(code), out + g * kGroup / 2 + half * kGroup / 4);
+      }
+    }
+  }
+}
+
+template <class T>
+[[gnu::always_inline]] inline void rows(const EncodeRows& op, int64_t begin, int64_t end) {
+  const int64_t channels = op.x.cols / op.heads, bytes = row_bytes(op.format, channels);
+  for (int64_t r = begin; r < end; ++r) {
+    const T* x = row_of<T>(op.x, r);
+    uint8_t* out = op.out.data + r * op.out.stride[0];
+    for (int64_t h = 0; h < op.heads; ++h) encode(op.format, x + h * channels, channels, out + h * bytes);
+  }
+}
+
+[[gnu::target("avx2,fma")]] void piece_avx2(const EncodeRows& op, int64_t b, int64_t e) {
+  op.x.dtype == DType::bf16 ? rows<uint16_t>(op, b, e) : rows<float>(op, b, e);
+}
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void piece_avx512(const EncodeRows& op, int64_t b, int64_t e) {
+  op.x.dtype == DType::bf16 ? rows<uint16_t>(op, b, e) : rows<float>(op, b, e);
+}
+
+template <auto piece>
+void run(Queue& queue, const EncodeRows& op) {
+  for_row_pieces(queue, op.x.rows, 10 + op.x.cols / 2, [&](int64_t b, int64_t e) { piece(op, b, e); });
+}
+
+}  // namespace
+
+const Variants<EncodeRows> kEncodeRows{run<piece_avx2>, run<piece_avx512>};
+
+}  // namespace fathom::cpu

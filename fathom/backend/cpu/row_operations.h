@@ -1,0 +1,29 @@
+// fathom/backend/cpu/row_operations.h
+// The vector variants of the operations that work row by row. Every row's bits are the same in any batch, on any number
+// of threads, and with either instruction set (lanes.h).
+#pragma once
+#include "fathom/backend/cpu/isa.h"
+#include "fathom/backend/cpu/lanes.h"
+#include "fathom/backend/ops.h"
+
+namespace fathom::cpu {
+
+extern const Variants<Embed> kEmbed;
+extern const Variants<RmsNorm> kRmsNorm;
+extern const Variants<Rope> kRope;
+extern const Variants<EncodeRows> kEncodeRows;
+extern const Variants<Compress> kCompress;
+extern const Variants<SelectRows> kSelectRows;
+extern const Variants<LatentAttention> kLatentAttention;
+extern const Variants<SwiGlu> kSwiGlu;
+extern const Variants<Combine> kCombine;
+extern const Variants<EngramMix> kEngramMix;
+extern const Variants<StreamMixes> kStreamMixes;
+extern const Variants<StreamCollapse> kStreamCollapse;
+extern const Variants<StreamSpread> kStreamSpread;
+extern const Variants<StreamMean> kStreamMean;
+
+/// Puts the variants for `isa` into the table; nothing for portable.
+void set_row_operations(Operations& table, Isa isa);
+
+}  // namespace fathom::cpu
