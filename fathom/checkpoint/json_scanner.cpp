@@ -3,6 +3,9 @@
 namespace fathom {
 namespace {
 
+// What stands for itself in a string.
+bool is_plain(char c) { return uint8_t(c) >= 0x20 && uint8_t(c) < 0x80 && c != '"' && c != '\\'; }
+
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Bytes of the well-formed UTF-8 sequence that `text` begins with, 0 when there is none (RFC 3629).
@@ -125,6 +128,11 @@ bool JsonScanner::string(std::string& out) {
   out.clear();
   if (!expect('"')) return false;
   while (at_ < text_.size()) {
+    size_t plain = at_;  // names are long runs of plain ASCII
+    while (plain < text_.size() && is_plain(text_[plain])) ++plain;
+    out.append(text_.substr(at_, plain - at_));
+    at_ = plain;
+    if (at_ == text_.size()) break;
     const char c = text_[at_];
     if (c == '"') {
       ++at_;

@@ -219,11 +219,11 @@ std::vector<Error> compare(const Checkpoint& checkpoint, std::span<const TensorS
   for (const TensorSpec& want : expected) {
     known.insert(want.name);
     const TensorInfo* found = checkpoint.find(want.name);
-    const std::string kind = std::string(name_of(want.dtype)) + " " + to_string(want.shape);
     if (!found) {
       if (checkpoint.unreadable(want.name)) continue;  // its file is already a problem
       problems.push_back(Error{ErrorCode::not_found, "tensor " + want.name + " is missing", checkpoint.location(),
-                               "config.json demands " + kind + "; use a complete checkpoint"});
+                               std::string("config.json demands ") + name_of(want.dtype) + " " + to_string(want.shape) +
+                                   "; use a complete checkpoint"});
       continue;
     }
     const auto file = checkpoint.path_of(checkpoint.shards()[size_t(found->shard)].file);
