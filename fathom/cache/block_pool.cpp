@@ -55,10 +55,13 @@ Result<void> BlockPool::verify(std::span<const int32_t> users) const {
     ++length;
     if (next_[size_t(id)] == 0 && id != tail_) return wrong(id, "the free list does not end at its tail");
   }
-  if (length != free_count_) return wrong(0, "the free list has " + std::to_string(length) + " blocks, its count says " + std::to_string(free_count_));
+  if (length != free_count_)
+    return wrong(
+        0, "the free list has " + std::to_string(length) + " blocks, its count says " + std::to_string(free_count_));
   for (int32_t id = 1; id <= capacity(); ++id) {
     if (references_[size_t(id)] != counted[size_t(id)]) {
-      return wrong(id, std::to_string(references_[size_t(id)]) + " references, " + std::to_string(counted[size_t(id)]) + " users");
+      return wrong(id, std::to_string(references_[size_t(id)]) + " references, " + std::to_string(counted[size_t(id)]) +
+                           " users");
     }
     if (free[size_t(id)] == (references_[size_t(id)] > 0)) return wrong(id, "in use and free, or neither");
   }

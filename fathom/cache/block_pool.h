@@ -18,8 +18,8 @@ class BlockPool {
   /// Ids 1 .. count.
   explicit BlockPool(int32_t count);
 
-  /// A block with one reference, or nothing when all are in use. Least recently freed first, so that what was freed last
-  /// stays findable longest.
+  /// A block with one reference, or nothing when all are in use. Least recently freed first, so that what was freed
+  /// last stays findable longest.
   std::optional<int32_t> take();
   void add_reference(int32_t id);
   /// Drops one reference; the last one frees the block (to the tail of the free list).

@@ -52,11 +52,13 @@ Replay plan_replay(const ReplayShape& shape, ReplayMode mode, int64_t length, in
   }
   switch (mode) {
     case ReplayMode::off: break;
-    case ReplayMode::mask: out.decoder_cut = cut; break;
-    case ReplayMode::compact: out.decoder_from = out.decoder_window_from = out.decoder_cut = cut; break;
+    case ReplayMode::mask: out.decoder_cut = out.first_decoder_cut = cut; break;
+    case ReplayMode::compact:
+      out.decoder_from = out.decoder_window_from = out.decoder_cut = out.first_decoder_cut = cut;
+      break;
     case ReplayMode::halo:
       out.decoder_from = out.decoder_cut = cut;
-      out.decoder_window_from = std::max<int64_t>(0, cut - (shape.window - 1));
+      out.decoder_window_from = out.first_decoder_cut = std::max<int64_t>(0, cut - (shape.window - 1));
       break;
   }
   return out;

@@ -1,7 +1,7 @@
 // fathom/cache/replay.h
-// Which rows of a prompt run where. Two independent savings, both approximations that the model was trained to tolerate:
-// the decoder half runs on the last rows of a prompt only, and after a prefix hit without windows a few cached rows run
-// again through the encoder to refill them. Pure functions. Source: spec/engine.md 6, spec/model.md 13.
+// Which rows of a prompt run where. Two independent savings, both approximations that the model was trained to
+// tolerate: the decoder half runs on the last rows of a prompt only, and after a prefix hit without windows a few
+// cached rows run again through the encoder to refill them. Pure functions. Source: spec/engine.md 6, spec/model.md 13.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -41,14 +41,15 @@ struct Replay {
   int64_t store_from = 0;           // rows below are replay rows: they store no global entries
   int64_t decoder_from = 0;         // rows from here run the decoder half
   int64_t decoder_window_from = 0;  // rows from here have a window key at the first decoder layer
-  int64_t decoder_cut = 0;          // rows from here see no decoder window key below it (at the first decoder layer: below
-                                    // decoder_window_from if that is lower)
+  int64_t decoder_cut = 0;          // rows from here see no decoder window key below it
+  int64_t first_decoder_cut = 0;    // the same at the first decoder layer, whose window keys may reach lower
   friend bool operator==(const Replay&, const Replay&) = default;
 };
 
-/// The plan for a prompt of `length` tokens of which the first `hit` (a multiple of 128, below length) have their global
-/// entries in the cache. `snapshot`: the encoder windows at `hit` are there too. `rows` overrides K (compact and mask).
-/// Hits of 128 tokens or less, and any hit in mode off, are not used: then start is 0.      engine.md R-23, R-23a
+/// The plan for a prompt of `length` tokens of which the first `hit` (a multiple of 128, below length) have their
+/// global entries in the cache. `snapshot`: the encoder windows at `hit` are there too. `rows` overrides K (compact and
+/// mask). Hits of 128 tokens or less, and any hit in mode off, are not used: then start is 0.      engine.md R-23,
+/// R-23a
 Replay plan_replay(const ReplayShape& shape, ReplayMode mode, int64_t length, int64_t hit = 0, bool snapshot = false,
                    std::optional<int64_t> rows = {});
 

@@ -14,7 +14,8 @@ int64_t blocks_for(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlock
 
 Result<void> reserve(CachePools& pools, SequenceCache& cache, int64_t tokens) {
   const int64_t missing = blocks_for(tokens) - int64_t(cache.blocks.size());
-  if (missing > pools.blocks.free_count()) return no_room("blocks", missing - pools.blocks.free_count(), pools.blocks.capacity());
+  if (missing > pools.blocks.free_count())
+    return no_room("blocks", missing - pools.blocks.free_count(), pools.blocks.capacity());
   if (cache.slot == 0) {
     const auto slot = pools.slots.take();
     if (!slot) return no_room("state slots", 1, pools.slots.capacity());

@@ -1,7 +1,7 @@
 // fathom/cache/sequence_cache.h
-// What one sequence holds of the cache: its blocks in order, and its state slot. Positions are the address: token p lies
-// in block p / 128 and in ring place p mod R, so a rejected draft needs no undo; the next token at its position overwrites
-// it before anything can see it (spec/model.md 11.5, engine.md R-26).
+// What one sequence holds of the cache: its blocks in order, and its state slot. Positions are the address: token p
+// lies in block p / 128 and in ring place p mod R, so a rejected draft needs no undo; the next token at its position
+// overwrites it before anything can see it (spec/model.md 11.5, engine.md R-26).
 #pragma once
 #include <vector>
 
@@ -35,14 +35,15 @@ int64_t blocks_for(int64_t tokens);
 /// Errors: out_of_memory naming what ran out and how many are missing.
 Result<void> reserve(CachePools& pools, SequenceCache& cache, int64_t tokens);
 
-/// Gives back the blocks that lie wholly at or above `tokens`, last one first: a prefix is shared more often than its end.
+/// Gives back the blocks that lie wholly at or above `tokens`, last one first: a prefix is shared more often than its
+/// end.
 void truncate(CachePools& pools, SequenceCache& cache, int64_t tokens);
 
 /// Gives everything back.
 void free_sequence(CachePools& pools, SequenceCache& cache);
 
-/// What a fork of a sequence of `tokens` tokens needs copied before its first step: `blocks` the partly filled last block
-/// (at most one), `slots` the state slot. Full blocks are shared.
+/// What a fork of a sequence of `tokens` tokens needs copied before its first step: `blocks` the partly filled last
+/// block (at most one), `slots` the state slot. Full blocks are shared.
 struct Fork {
   SequenceCache cache;
   std::vector<BlockCopy> blocks;

@@ -17,7 +17,7 @@ std::string describe(const Tolerance& t) {
   if (t.informative) return "informative";
   std::string out;
   const auto add = [&](const std::string& part) { out += (out.empty() ? "" : ", ") + part; };
-  if (t.share >= 1 && t.max_abs == 0 && t.max_of_all == 0) add("exact");
+  if (t.max_abs == 0 && t.max_of_all == 0 && t.mean_abs == 0) add("exact");
   if (t.max_abs > 0) {
     add("<= " + short_number(t.max_abs) + (t.share < 1 ? " in " + short_number(t.share * 100) + " % of rows" : ""));
   }
@@ -80,7 +80,7 @@ GoldenRow compare_stage(std::string stage, std::span<const float> found, std::sp
   out.mean_abs = expected.empty() ? 0 : sum / double(expected.size());
   out.place = "[" + std::to_string(worst / length) + ", " + std::to_string(worst % length) + "]";
   bool ok = !not_a_number;
-  const bool graded = tolerance.max_abs > 0 || tolerance.max_of_all == 0;
+  const bool graded = tolerance.max_abs > 0 || (tolerance.max_of_all == 0 && tolerance.mean_abs == 0);
   if (graded) ok = ok && double(good_rows) >= tolerance.share * double(rows);
   if (tolerance.max_of_all > 0) ok = ok && out.max_abs <= tolerance.max_of_all;
   if (tolerance.mean_abs > 0) ok = ok && out.mean_abs <= tolerance.mean_abs;

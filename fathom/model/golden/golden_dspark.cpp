@@ -115,7 +115,7 @@ void run_dspark_case(const std::function<SingleSequence()>& make, const GoldenCa
       const auto row = sequence.window_row(config.num_hidden_layers + stage, length - expected.shape[1] + i);
       found.insert(found.end(), row.begin(), row.end());
     }
-    compare(name, found, expected.values, expected.shape.back());
+    compare(name, found, expected.values, 1);  // one flipped code is one value
   }
   const Block block = draft_block(sequence, first);
   compare("hidden", block.hidden, c.tensors.at("hidden").values, config.hidden_size);

@@ -120,8 +120,10 @@ void run_prefill_case(SingleSequence& sequence, const GoldenCase& c, const Repor
       found = records.at(stage).values;
     } else if (ends_with(stage, "_rows") || ends_with(stage, ".index_keys")) {
       found = cached_rows(sequence, stage, expected);
+      row_length = 1;  // one flipped code is one value
     } else if (records.contains(stage)) {
-      row_length = records.at(stage).cols;
+      // A flipped key reaches one column of every later row, so scores are judged one by one.
+      row_length = ends_with(stage, ".index_score") ? 1 : records.at(stage).cols;
       found = rows_at(records.at(stage), length, all);
     } else {
       continue;  // inputs, and what the decode steps below compare
