@@ -294,7 +294,7 @@ void read_vision(Section& top, const Json& json, ConfigReading& out, std::string
   if (ratio && !ratio->is_null()) {
     const auto number = ratio->as_double();
     if (number && *number >= 1 && std::isfinite(*number)) {
-      vision.max_wh_ratio = *number;
+      vision.max_wh_ratio = number;
     } else {
       section.wrong("max_wh_ratio", *ratio, "it must be null or at least 1");
     }
