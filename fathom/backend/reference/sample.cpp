@@ -1,28 +1,26 @@
-// From logits to a token. A row's law is an integer for each token, floor(p * 2^31), and the draw inverts the running
-// sum of those integers, so that every machine that computes the same integers gives the same token.
-//
-// Exactly: x = logit / temperature and w = std::exp(x - largest x) in double; sums of w in rising id order.
-//   min-p      keeps w >= min_p (the largest w is 1)
-//   top-k/p    tokens by falling logit, ties by rising id (+0 and -0 are equal): the shortest prefix whose count
-//   reaches
-//              top_k, or whose sum of floor(w / sum(w) * 2^31), over all tokens before any filter, reaches
-//              floor(top_p * 2^31) + 1. top_p = 1 keeps all.
-//   law        floor(w / sum of kept w * 2^31)
-// A logit of -inf (or NaN) has probability 0. Source: spec/engine.md 8.1, R-33, R-34.
+// From logits to a token: the steps of law.h, and the draw, which inverts the running sum of the law's integers.
 #include <cmath>
 #include <numeric>
 #include <vector>
 
 #include "fathom/backend/draw.h"
+#include "fathom/backend/law.h"
 #include "fathom/backend/reference/reference.h"
 
 namespace fathom::reference {
 namespace {
 
-constexpr double kOne = 0x1p31;  // probability 1 in a law
-
 // NaN is no token: it counts as -inf.
 float logit_of(float logit) { return std::isnan(logit) ? -INFINITY : logit; }
+
+double sum_of(const std::vector<double>& weight) {
+  double lanes[8] = {};
+  for (size_t i = 0; i < weight.size(); ++i) lanes[i % 8] += weight[i];
+  for (size_t half = 4; half > 0; half /= 2) {
+    for (size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+  }
+  return lanes[0];
+}
 
 void greedy_law(std::span<const float> logits, std::span<uint32_t> law) {
   size_t best = 0;
@@ -30,12 +28,12 @@ void greedy_law(std::span<const float> logits, std::span<uint32_t> law) {
     if (logit_of(logits[i]) > logit_of(logits[best])) best = i;
   }
   std::fill(law.begin(), law.end(), 0u);
-  law[best] = uint32_t(kOne);
+  law[best] = uint32_t(kCertain);
 }
 
 // Sets the weights outside the top-k/top-p prefix to 0.
 void keep_top(std::span<const float> logits, const RowSampling& row, double total, std::vector<double>& weight) {
-  const uint64_t wanted = uint64_t(std::floor(double(row.top_p) * kOne)) + 1;
+  const uint64_t wanted = uint64_t(std::floor(double(row.top_p) * kCertain)) + 1;
   std::vector<size_t> order(logits.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(),
@@ -43,7 +41,7 @@ void keep_top(std::span<const float> logits, const RowSampling& row, double tota
   uint64_t mass = 0;
   size_t kept = 0;
   while (kept < order.size() && mass < wanted && (row.top_k <= 0 || kept < size_t(row.top_k))) {
-    mass += uint64_t(std::floor(weight[order[kept++]] / total * kOne));
+    mass += uint64_t(std::floor(weight[order[kept++]] / total * kCertain));
   }
   for (size_t i = kept; i < order.size(); ++i) weight[order[i]] = 0;
 }
@@ -51,16 +49,16 @@ void keep_top(std::span<const float> logits, const RowSampling& row, double tota
 void law_of(std::span<const float> logits, const RowSampling& row, std::span<uint32_t> law) {
   float best = -INFINITY;
   for (const float logit : logits) best = std::max(best, logit_of(logit));
-  if (row.temperature < 1e-5f || !std::isfinite(best)) return greedy_law(logits, law);
+  if (row.temperature < kGreedyBelow || !std::isfinite(best)) return greedy_law(logits, law);
   std::vector<double> weight(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
-    weight[i] = std::exp(double(logit_of(logits[i])) / row.temperature - double(best) / row.temperature);
+    weight[i] = law_weight(double(logit_of(logits[i])) / row.temperature - double(best) / row.temperature);
   }
-  const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
+  const double total = sum_of(weight);
   if (row.top_k > 0 || row.top_p < 1) keep_top(logits, row, total, weight);
   for (double& w : weight) w = w >= row.min_p ? w : 0;
-  const double kept = std::accumulate(weight.begin(), weight.end(), 0.0);
-  for (size_t i = 0; i < law.size(); ++i) law[i] = uint32_t(std::floor(weight[i] / kept * kOne));
+  const double kept = sum_of(weight);
+  for (size_t i = 0; i < law.size(); ++i) law[i] = uint32_t(std::floor(weight[i] / kept * kCertain));
 }
 
 int32_t draw(std::span<const uint32_t> law, const RowSampling& row) {
