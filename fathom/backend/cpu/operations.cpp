@@ -14,13 +14,15 @@ namespace {
 
 constexpr ProductVariant kPortable{&kProductPortable, nullptr};
 constexpr ProductVariant kAvx2{&kProductAvx2, nullptr};
-constexpr ProductVariant kAvx512{&kProductAvx512, nullptr};
-constexpr ProductVariant kAvx512Bf16{&kProductAvx512, &kProductAvx512Bf16};
+constexpr ProductVariant kAvx512{&kProductAvx512, nullptr, true};
+constexpr ProductVariant kAvx512Bf16{&kProductAvx512, &kProductAvx512Bf16, true};
 
 template <const ProductVariant& variant>
 void set_products(Operations& table) {
   table.linear = [](Queue& queue, const Linear& op) { run_linear(queue, op, variant); };
   table.grouped_linear = [](Queue& queue, const GroupedLinear& op) { run_grouped_linear(queue, op, variant); };
+  if (&variant == &kPortable) return;  // its gate is the reference's
+  table.gate = [](Queue& queue, const Gate& op) { run_gate(queue, op, variant); };
 }
 
 }  // namespace

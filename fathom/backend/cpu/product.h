@@ -95,6 +95,7 @@ struct ProductKernels {
 struct ProductVariant {
   const ProductKernels* f32 = nullptr;
   const ProductKernels* bf16 = nullptr;
+  bool wide = false;  // AVX-512, for what goes with the products
 
   const ProductKernels& pick(DType x, DType weight) const {
     return bf16 && x != DType::f32 && weight != DType::f32 ? *bf16 : *f32;
@@ -105,5 +106,7 @@ extern const ProductKernels kProductPortable, kProductAvx2, kProductAvx512, kPro
 
 void run_linear(Queue& queue, const Linear& op, const ProductVariant& variant);
 void run_grouped_linear(Queue& queue, const GroupedLinear& op, const ProductVariant& variant);
+/// Needs AVX2.
+void run_gate(Queue& queue, const Gate& op, const ProductVariant& variant);
 
 }  // namespace fathom::cpu

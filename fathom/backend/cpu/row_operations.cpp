@@ -16,6 +16,7 @@ void set_row_operations(Operations& table, Isa isa) {
   set(table.rms_norm, isa, kRmsNorm);
   set(table.rope, isa, kRope);
   set(table.encode_rows, isa, kEncodeRows);
+  set(table.quantize_rows, isa, kQuantizeRows);
   set(table.compress, isa, kCompress);
   set(table.select_rows, isa, kSelectRows);
   set(table.latent_attention, isa, kLatentAttention);

@@ -12,6 +12,7 @@ extern const Variants<Embed> kEmbed;
 extern const Variants<RmsNorm> kRmsNorm;
 extern const Variants<Rope> kRope;
 extern const Variants<EncodeRows> kEncodeRows;
+extern const Variants<QuantizeRows> kQuantizeRows;
 extern const Variants<Compress> kCompress;
 extern const Variants<SelectRows> kSelectRows;
 extern const Variants<LatentAttention> kLatentAttention;
