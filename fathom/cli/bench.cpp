@@ -1,0 +1,310 @@
+// fathom/cli/bench.cpp
+// `fathom bench prefill|decode`: steps of the model without scheduler (design/cli.md 4). What is timed: step_timing.h.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "fathom/base/mapped_file.h"
+#include "fathom/cli/bench_report.h"
+#include "fathom/cli/interrupt.h"
+#include "fathom/cli/log.h"
+#include "fathom/cli/machine.h"
+#include "fathom/cli/option_value.h"
+#include "fathom/cli/program.h"
+#include "fathom/cli/step_timing.h"
+#include "fathom/cli/terminal.h"
+#include "fathom/cli/version.h"
+
+namespace fathom::cli {
+namespace {
+
+struct Settings {
+  std::vector<std::string> words;
+  std::vector<int64_t> lengths, batch, cached;
+  int64_t repeat = 5, warmup = 1;
+  std::string out, compare, max_slowdown = "5%";
+  bool sweep = false;
+  EngineSettings engine;
+};
+
+Error usage(std::string what, std::string where, std::string remedy) {
+  return Error{ErrorCode::usage, std::move(what), std::move(where), std::move(remedy)};
+}
+
+/// "5%" or "0.05" -> 0.05.
+std::optional<double> parse_share(std::string_view text) {
+  const bool percent = text.ends_with('%');
+  if (percent) text.remove_suffix(1);
+  const auto value = parse_number(text);
+  if (!value || *value < 0) return {};
+  return percent ? *value / 100 : *value;
+}
+
+std::vector<int64_t> or_default(const std::vector<int64_t>& values, std::vector<int64_t> fallback) {
+  return values.empty() ? fallback : values;
+}
+
+std::vector<StepCase> cases_of(const Settings& s, bool decode, int drafts) {
+  std::vector<StepCase> cases;
+  const auto lengths = or_default(s.lengths, decode    ? std::vector<int64_t>{64}
+                                             : s.sweep ? std::vector<int64_t>{128, 512, 2048}
+                                                       : std::vector<int64_t>{512});
+  const auto cached = or_default(s.cached, {decode ? 512 : 0});
+  const auto batches = or_default(s.batch, s.sweep ? std::vector<int64_t>{1, 2, 4, 8, 16} : std::vector<int64_t>{1});
+  for (int64_t length : lengths) {
+    for (int64_t before : cached) {
+      for (int64_t batch : batches) {
+        cases.push_back(
+            {decode, length, batch, before, drafts, replay_mode_of(s.engine.replay).value_or(ReplayMode::compact)});
+      }
+    }
+  }
+  return cases;
+}
+
+BenchRow row_of(const StepCase& c, const StepTimes& times, const StepBench& bench) {
+  BenchRow row;
+  row.bench = c.decode ? "decode" : "prefill";
+  row.length = c.length;
+  row.batch = c.batch;
+  row.cached = c.cached;
+  row.drafts = c.drafts;
+  row.replay = name_of(c.replay);
+  row.numerics = bench.numerics().name;
+  row.backend = bench.backend_name();
+  row.threads = bench.threads();
+  std::vector<double> sorted = times.seconds;
+  std::sort(sorted.begin(), sorted.end());
+  const double middle = times.seconds_all / (c.decode ? double(c.length) : 1);
+  row.ms = 1000 * middle;
+  row.tokens_per_s = double(times.tokens) / times.seconds_all;
+  row.repeat = int64_t(sorted.size());
+  row.spread = (sorted.back() - sorted.front()) / middle;
+  row.accepted_per_step = times.accepted_per_step;
+  return row;
+}
+
+/// The words of the command without what only concerns where results go.
+std::string command_of(const Settings& s, const Common& common) {
+  std::string text = "fathom bench " + s.words[0];
+  const auto list = [&](const char* name, const std::vector<int64_t>& values) {
+    if (values.empty()) return;
+    text += std::string(" --") + name + " ";
+    for (size_t i = 0; i < values.size(); ++i) text += (i > 0 ? "," : "") + std::to_string(values[i]);
+  };
+  list("lengths", s.lengths);
+  list("batch", s.batch);
+  list("cached", s.cached);
+  text += " --replay " + s.engine.replay + " --drafts " + s.engine.drafts + " --repeat " + std::to_string(s.repeat);
+  if (!common.backend.empty()) text += " --backend " + common.backend;
+  if (common.threads) text += " --threads " + std::to_string(*common.threads);
+  return text;
+}
+
+Result<int> compare_with(const Settings& s, const std::vector<BenchRow>& rows, double most, bool json) {
+  const auto text = read_file(s.compare, int64_t(64) << 20);
+  if (!text) return text.error();
+  const auto before = read_bench_csv(*text, s.compare);
+  if (!before) return before.error();
+  const auto pairs = compare_rows(rows, *before);
+  if (pairs.empty()) {
+    return Error{ErrorCode::bad_input, "none of these cases is in the file", s.compare,
+                 "record them with the same options and --out FILE.csv"};
+  }
+  Table table({{"bench"},
+               {"case"},
+               {"before", Table::Side::right},
+               {"now", Table::Side::right},
+               {"change", Table::Side::right}});
+  std::string slow;
+  int64_t slow_count = 0;
+  for (const BenchComparison& pair : pairs) {
+    const BenchRow& r = *pair.now;
+    const std::string name = "length " + with_commas(r.length) + ", batch " + with_commas(r.batch) + ", cached " +
+                             with_commas(r.cached) + ", drafts " + std::to_string(r.drafts);
+    const double change = r.tokens_per_s / pair.before->tokens_per_s - 1;
+    table.add({r.bench, name, brief(pair.before->tokens_per_s), brief(r.tokens_per_s),
+               (change >= 0 ? "+" : "") + fixed(100 * change, 1) + " %"});
+    if (pair.slowdown() <= most) continue;
+    ++slow_count;
+    if (slow.empty()) slow = r.bench + ", " + name + ": " + fixed(100 * pair.slowdown(), 1) + " % slower";
+  }
+  if (!json) {
+    if (auto printed = print("\ntokens/s against " + s.compare + "\n" + table.text()); !printed) return printed.error();
+  }
+  if (slow_count == 0) return kDone;
+  return Error{ErrorCode::failed,
+               with_commas(slow_count) + " of " + with_commas(int64_t(pairs.size())) + " cases are slower than " +
+                   s.max_slowdown + " (" + slow + ")",
+               "--max-slowdown", "measure again on a quiet machine before looking for the cause"};
+}
+
+Result<void> write_results(const Settings& s, const std::vector<BenchRow>& rows) {
+  if (s.out.empty()) return {};
+  if (!s.sweep) return write_file(s.out, to_csv(rows));
+  std::error_code error;
+  std::filesystem::create_directories(s.out, error);
+  if (error) return Error{ErrorCode::failed, "cannot make the folder: " + error.message(), s.out, "name another --out"};
+  const std::string stem = s.out + "/" + rows[0].bench;
+  if (auto written = write_file(stem + ".csv", to_csv(rows)); !written) return written;
+  std::string lines;
+  for (const BenchRow& row : rows) lines += to_string(to_json(row)) + "\n";
+  if (auto written = write_file(stem + ".jsonl", lines); !written) return written;
+  return write_file(stem + ".svg", to_svg(rows));
+}
+
+Result<int> run_bench(const Settings& s, const Common& common) {
+  if (s.words.size() != 1) {
+    return usage(s.words.empty() ? "nothing named to measure" : "unexpected argument \"" + s.words[1] + "\"",
+                 "fathom bench", "use fathom bench prefill or fathom bench decode");
+  }
+  const bool decode = s.words[0] == "decode";
+  const auto most_slowdown = parse_share(s.max_slowdown);
+  if (!most_slowdown) return usage("\"" + s.max_slowdown + "\" is no share", "--max-slowdown", "pass 5% or 0.05");
+  if (s.sweep && s.out.empty()) return usage("--sweep needs a folder", "--sweep", "add --out DIR");
+  for (int64_t cached : or_default(s.cached, {1})) {
+    if (decode && cached < 1) return usage("decode starts behind a prompt", "--cached", "pass at least 1");
+  }
+  const auto model = load_model(common.model);
+  if (!model) return model.error();
+  const ModelConfig& config = model->opened.config;
+  const int block = config.num_nextn_predict_layers > 0 ? config.dspark_block_size : 0;
+  const int drafts = !decode ? 0 : s.engine.drafts == "auto" ? block : int(*parse_integer(s.engine.drafts));
+  if (drafts > block) {
+    return usage(s.engine.drafts + " drafts a step", "--drafts", "this model proposes 0 to " + std::to_string(block));
+  }
+  const std::vector<StepCase> cases = cases_of(s, decode, drafts);
+  int64_t context = 0, sequences = 0;
+  for (const StepCase& c : cases) {
+    const int64_t most = c.cached + (c.decode ? (c.length + 1) * (1 + c.drafts) + 1 : c.length);
+    context = std::max(context, most);
+    sequences = std::max(sequences, c.batch);
+  }
+  const InterruptScope scope;
+  auto bench = StepBench::open(*model, common, numerics_of(s.engine.numerics).value_or(kReferenceNumerics), context,
+                               sequences, s.engine.step_rows);
+  if (!bench) return bench.error();
+  log(common, LogLevel::info,
+      "backend=" + bench->backend_name() + " threads=" + std::to_string(bench->threads()) +
+          " cache_bytes=" + std::to_string(bench->cache_bytes()));
+  const Machine machine = read_machine();
+  std::vector<BenchRow> rows;
+  Progress progress("measuring", "cases", int64_t(cases.size()));
+  for (const StepCase& c : cases) {
+    progress.update(int64_t(rows.size()));
+    const auto times = bench->run(c, s.warmup, s.repeat);
+    if (!times) return times.error();
+    BenchRow row = row_of(c, *times, *bench);
+    row.model = model->name;
+    row.machine = machine.processor.empty() ? "unknown processor" : machine.processor;
+    row.commit = commit();
+    row.command = command_of(s, common);
+    if (common.json) {
+      progress.finish();
+      if (auto printed = print(to_string(to_json(row)) + "\n"); !printed) return printed.error();
+    }
+    rows.push_back(std::move(row));
+  }
+  progress.finish();
+  if (!common.json) {
+    const std::string head = model->name + ", " + bench->backend_name() + " with " + std::to_string(bench->threads()) +
+                             " threads, numerics " + bench->numerics().name + ", median of " +
+                             std::to_string(s.repeat) + "\n";
+    if (auto printed = print(head + to_table(rows)); !printed) return printed.error();
+  }
+  if (auto written = write_results(s, rows); !written) return written.error();
+  if (s.compare.empty()) return kDone;
+  return compare_with(s, rows, *most_slowdown, common.json);
+}
+
+}  // namespace
+
+Command bench_command() {
+  const auto s = std::make_shared<Settings>();
+  const std::string what = "What to measure", how = "How often", where = "Where results go";
+  std::vector<Option> options = {
+      {.name = "lengths",
+       .value = "N,N,...",
+       .help = "prefill: new prompt tokens; decode: steps",
+       .fallback = "512; 64",
+       .group = what,
+       .target = &s->lengths,
+       .least = 1,
+       .most = 1e7},
+      {.name = "batch",
+       .value = "N,N,...",
+       .help = "sequences in one step",
+       .fallback = "1",
+       .group = what,
+       .target = &s->batch,
+       .least = 1,
+       .most = 65536},
+      {.name = "cached",
+       .value = "N,N,...",
+       .help = "tokens of a sequence that are there before",
+       .fallback = "prefill 0, decode 512",
+       .group = what,
+       .target = &s->cached,
+       .least = 0,
+       .most = 1e7},
+      {.name = "sweep",
+       .help = "batches 1 to 16 (prefill: lengths 128 to 2048); CSV, JSON lines and an SVG plot in the folder --out",
+       .group = what,
+       .target = &s->sweep},
+      {.name = "repeat",
+       .value = "N",
+       .help = "measured runs: median and spread",
+       .fallback = "5",
+       .group = how,
+       .target = &s->repeat,
+       .least = 1,
+       .most = 10000},
+      {.name = "warmup",
+       .value = "N",
+       .help = "runs before them",
+       .fallback = "1",
+       .group = how,
+       .target = &s->warmup,
+       .least = 0,
+       .most = 10000},
+      {.name = "out",
+       .value = "FILE.csv",
+       .help = "write the rows; with --sweep a folder",
+       .fallback = "none",
+       .group = where,
+       .target = &s->out},
+      {.name = "compare",
+       .value = "FILE.csv",
+       .help = "compare with rows that --out wrote",
+       .fallback = "none",
+       .group = where,
+       .target = &s->compare},
+      {.name = "max-slowdown",
+       .value = "SHARE",
+       .help = "with --compare: exit 1 when a case is slower by more",
+       .fallback = "5%",
+       .group = where,
+       .target = &s->max_slowdown},
+  };
+  for (const char* later : {"filter", "peers", "simulate", "trace", "endpoint", "rate", "api"}) {
+    options.push_back({.name = later, .planned = true});
+  }
+  // Of the engine's options only those that a step knows.
+  for (Option& option : engine_options(s->engine)) {
+    const bool used =
+        option.name == "replay" || option.name == "numerics" || option.name == "drafts" || option.name == "step-rows";
+    if (used || option.planned) options.push_back(std::move(option));
+  }
+  return {.name = "bench",
+          .summary = "time steps of the model, without scheduler",
+          .example = "fathom bench decode --batch 1,8 --cached 512 --json",
+          .note = "",
+          .arguments = "prefill|decode",
+          .options = std::move(options),
+          .positional = &s->words,
+          .words = {"prefill", "decode"},
+          .later_words = {"kernels", "engine", "serve", "codec"},
+          .run = [s](const Common& common) { return run_bench(*s, common); }};
+}
+
+}  // namespace fathom::cli

@@ -1,0 +1,46 @@
+// fathom/cli/bench_report.h
+// Results of `fathom bench` as rows, and the forms they are written in. Pure but for the files.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fathom/base/json.h"
+#include "fathom/base/result.h"
+
+namespace fathom::cli {
+
+struct BenchRow {
+  std::string bench;  // "prefill", "decode"
+  int64_t length = 0, batch = 0, cached = 0;
+  int drafts = 0;
+  std::string replay, numerics, backend;
+  int threads = 0;
+  double tokens_per_s = 0;  // of all sequences together
+  double ms = 0;            // median time of the prompt, or of one step
+  int64_t repeat = 0;
+  double spread = 0;  // (slowest - fastest) / median
+  double accepted_per_step = 0;
+  std::string model, machine, commit, command;
+};
+
+/// One flat object; the keys are stable.
+Json to_json(const BenchRow& row);
+std::string to_csv(std::span<const BenchRow> rows);
+/// Only what --compare needs. Errors: bad_input naming the line or the column that is missing.
+Result<std::vector<BenchRow>> read_bench_csv(std::string_view text, const std::string& where);
+std::string to_table(std::span<const BenchRow> rows);
+/// Throughput of all (y) against speed for one user (x), one line a bench and setting; a self-contained SVG file.
+std::string to_svg(std::span<const BenchRow> rows);
+
+/// A row and the recorded one of the same case.
+struct BenchComparison {
+  const BenchRow* now = nullptr;
+  const BenchRow* before = nullptr;
+  double slowdown() const { return before->tokens_per_s / now->tokens_per_s - 1; }
+};
+/// Rows of the same bench, sizes, drafts, replay, numerics, backend and threads; those without a partner are left out.
+std::vector<BenchComparison> compare_rows(std::span<const BenchRow> now, std::span<const BenchRow> before);
+
+}  // namespace fathom::cli

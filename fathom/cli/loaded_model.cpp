@@ -1,0 +1,206 @@
+#include "fathom/cli/loaded_model.h"
+
+#include <algorithm>
+
+#include "fathom/checkpoint/embedded_model.h"
+#include "fathom/cli/log.h"
+#include "fathom/cli/option_value.h"
+#include "fathom/tokenizer/compressed_vocabulary.h"
+
+namespace fathom::cli {
+namespace {
+
+constexpr const char* kMapFile = "engram_token_map.json";
+
+Error as_input_error(Error error) {
+  if (error.code == ErrorCode::unsupported) error.code = ErrorCode::bad_input;
+  return error;
+}
+
+/// A folder without tokenizer (golden data, random weights) may bring the map itself: {"size": n, "map": [...]}.
+Result<std::vector<int32_t>> read_token_map(const Checkpoint& checkpoint) {
+  const auto text = checkpoint.read_text(kMapFile);
+  if (!text) return text.error();
+  const auto tree = parse_json(*text, kMapFile);
+  if (!tree) return tree.error();
+  std::vector<int32_t> map;
+  if (const Json* list = tree->find("map"); list != nullptr && list->is_array()) {
+    for (const Json& item : list->items) map.push_back(int32_t(item.as_int64().value_or(-1)));
+  }
+  if (map.empty() || *std::min_element(map.begin(), map.end()) < 0) {
+    return Error{ErrorCode::bad_input, "no list of compressed ids", checkpoint.path_of(kMapFile) + ": map",
+                 "delete the file, or copy it again"};
+  }
+  return map;
+}
+
+}  // namespace
+
+Result<LoadedModel> load_model(const std::string& model) {
+  if (model.starts_with("synthetic:")) {
+    return Error{ErrorCode::usage, "this build cannot make \"" + model + "\" in memory yet", "--model",
+                 "write it with fathom make-checkpoint --preset " + model.substr(10, model.find(',') - 10) +
+                     " --out DIR and pass DIR"};
+  }
+  auto opened = model.empty() ? open_model(embedded_model()) : open_model(model);
+  if (!opened) return as_input_error(opened.error());
+  LoadedModel loaded{std::move(*opened), {}, {}, model.empty() ? "the embedded miniature" : model};
+  const Checkpoint& checkpoint = loaded.opened.checkpoint;
+  if (checkpoint.has_file("tokenizer.json")) {
+    const auto text = checkpoint.read_text("tokenizer.json");
+    if (!text) return text.error();
+    auto tokenizer = Tokenizer::parse(*text, checkpoint.path_of("tokenizer.json"));
+    if (!tokenizer) return tokenizer.error();
+    auto vocabulary = compress_vocabulary(*tokenizer);
+    if (!vocabulary) return vocabulary.error();
+    loaded.tokenizer = std::move(*tokenizer);
+    loaded.token_map = std::move(vocabulary->map);
+  } else if (checkpoint.has_file(kMapFile)) {
+    auto map = read_token_map(checkpoint);
+    if (!map) return map.error();
+    loaded.token_map = std::move(*map);
+  }
+  return loaded;
+}
+
+Result<Tokenizer> load_tokenizer(const std::string& path, const std::string& model) {
+  if (!path.empty()) return Tokenizer::open(path);
+  if (!model.empty() && !model.starts_with("synthetic:")) return Tokenizer::open(model + "/tokenizer.json");
+  for (const EmbeddedFile& file : embedded_model()) {
+    if (file.name != "tokenizer.json") continue;
+    return Tokenizer::parse({reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()},
+                            "embedded tokenizer");
+  }
+  return Error{ErrorCode::not_found, "this build has no tokenizer inside", "--tokenizer", "name a tokenizer.json"};
+}
+
+std::vector<Option> engine_options(EngineSettings& s) {
+  const std::string memory = "What it may take", way = "How it runs";
+  std::vector<Option> options = {
+      {.name = "context",
+       .value = "TOKENS",
+       .help = "longest prompt and answer together",
+       .fallback = "what fits, see fathom plan",
+       .group = memory,
+       .target = &s.context,
+       .least = 1,
+       .most = 1e12},
+      {.name = "sequences",
+       .value = "N",
+       .help = "answers that run at the same time",
+       .fallback = "256 on cuda, 16 else",
+       .group = memory,
+       .target = &s.sequences,
+       .least = 1,
+       .most = 65536},
+      {.name = "memory-limit",
+       .value = "SIZE",
+       .help = "most memory for cache and scratch, e.g. 8GiB",
+       .fallback = "none",
+       .group = memory,
+       .target = &s.memory_limit},
+      {.name = "experts",
+       .value = "PLACE",
+       .help = "where expert weights live",
+       .fallback = "device",
+       .group = memory,
+       .target = &s.experts,
+       .choices = {"device"},
+       .later = {"ram", "disk"}},
+      {.name = "engram",
+       .value = "PLACE",
+       .help = "where Engram tables live: disk = mapped file",
+       .fallback = "disk",
+       .group = memory,
+       .target = &s.engram,
+       .choices = {"disk"},
+       .later = {"device", "ram"}},
+      {.name = "step-rows",
+       .value = "N",
+       .help = "prompt rows of a step; longer prompts go in pieces",
+       .fallback = "2048",
+       .group = way,
+       .target = &s.step_rows,
+       .least = 1,
+       .most = 1 << 20},
+      {.name = "step-policy",
+       .value = "P",
+       .help = "mixed: prompt and decode rows share a step",
+       .fallback = "mixed",
+       .group = way,
+       .target = &s.step_policy,
+       .choices = {"mixed"},
+       .later = {"separate"}},
+      {.name = "replay",
+       .value = "MODE",
+       .help = "decoder rows of a prompt: compact, halo, off (all), mask",
+       .fallback = "compact",
+       .group = way,
+       .target = &s.replay,
+       .choices = {"compact", "halo", "off", "mask"}},
+      {.name = "numerics",
+       .value = "P",
+       .help = "where values are rounded: reference, deepinfer",
+       .fallback = "deepinfer on cuda, reference else",
+       .group = way,
+       .target = &s.numerics,
+       .choices = {"reference", "deepinfer"}},
+      {.name = "sampling",
+       .value = "S",
+       .help = "how drafts are accepted",
+       .fallback = "rejection",
+       .group = way,
+       .target = &s.sampling,
+       .choices = {"rejection"},
+       .later = {"transparent"}},
+      {.name = "drafts",
+       .value = "N",
+       .help = "drafted tokens that a step verifies, 0 to 5 or auto",
+       .fallback = "auto",
+       .group = way,
+       .target = &s.drafts,
+       .choices = {"auto", "0", "1", "2", "3", "4", "5"}},
+      {.name = "batch-invariant",
+       .help = "same bits in any batch (always so on cpu, reference)",
+       .group = way,
+       .target = &s.batch_invariant},
+  };
+  for (const char* name :
+       {"kv-ram", "kv-disk", "kv-disk-size", "kv-remote", "no-prefix-cache", "ranks", "dp", "cp", "ep", "rendezvous"}) {
+    options.push_back({.name = name, .planned = true});
+  }
+  return options;
+}
+
+EngineOptions to_engine_options(const EngineSettings& s, const Common& common) {
+  EngineOptions options;
+  options.backend = common.backend;
+  options.threads = int(common.threads.value_or(0));
+  options.numerics = numerics_of(s.numerics).value_or(kReferenceNumerics);
+  options.context = s.context.value_or(0);
+  options.sequences = int(s.sequences.value_or(common.backend == "cuda" ? 256 : 16));
+  options.step_rows = s.step_rows;
+  options.replay = replay_mode_of(s.replay).value_or(ReplayMode::compact);
+  options.drafts = s.drafts == "auto" ? -1 : int(parse_integer(s.drafts).value_or(0));
+  options.memory_limit_bytes = s.memory_limit ? s.memory_limit->count : 0;
+  return options;
+}
+
+Result<Engine> open_engine(const LoadedModel& model, const EngineSettings& settings, const Common& common) {
+  for (const std::string& warning : model.opened.warnings) log(common, LogLevel::warn, warning);
+  if (model.token_map.empty() && !model.opened.config.engram_layer_ids.empty()) {
+    return Error{ErrorCode::not_found, "no tokenizer.json", model.name,
+                 "copy it from the published checkpoint: Engram layers hash by its vocabulary"};
+  }
+  auto engine = Engine::open(model.opened.checkpoint, model.token_map, to_engine_options(settings, common));
+  if (!engine) return engine;
+  const EngineOptions& used = engine->options();
+  log(common, LogLevel::info,
+      "model=" + model.name + " backend=" + engine->backend_name() + " threads=" + std::to_string(used.threads) +
+          " numerics=" + used.numerics.name + " context_tokens=" + std::to_string(used.context) +
+          " sequences=" + std::to_string(used.sequences) + " drafts=" + std::to_string(used.drafts) +
+          " replay=" + name_of(used.replay) + " cache_bytes=" + std::to_string(engine->cache_bytes()));
+  return engine;
+}
+
+}  // namespace fathom::cli

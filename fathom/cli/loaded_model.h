@@ -1,0 +1,52 @@
+// fathom/cli/loaded_model.h
+// What --model names, opened: checkpoint, tokenizer, and the map of ids that Engram hashes; then an engine over it.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fathom/cli/option.h"
+#include "fathom/engine/engine.h"
+#include "fathom/model/open_model.h"
+#include "fathom/tokenizer/tokenizer.h"
+
+namespace fathom::cli {
+
+/// Moves; the checkpoint inside must outlive every engine that reads it.
+struct LoadedModel {
+  OpenedModel opened;
+  std::optional<Tokenizer> tokenizer;  // none: the folder has no tokenizer.json
+  std::vector<int32_t> token_map;      // empty: no tokenizer and no engram_token_map.json
+  std::string name;                    // for people: the folder, or "the embedded miniature"
+};
+
+/// Reads headers, not weights. Errors: bad_input, corrupt, not_found. A checkpoint that this program does not support
+/// is bad_input here: it is the file that does not fit, not the hardware.
+Result<LoadedModel> load_model(const std::string& model);
+
+/// The tokenizer of `path`, or of the model when it is empty.
+Result<Tokenizer> load_tokenizer(const std::string& path, const std::string& model);
+
+/// The engine options of design/cli.md 1.
+struct EngineSettings {
+  std::optional<int64_t> context;
+  std::optional<int64_t> sequences;
+  int64_t step_rows = 2048;
+  std::string step_policy = "mixed";
+  std::string replay = "compact";
+  std::string numerics = "reference";
+  std::string sampling = "rejection";
+  std::string drafts = "auto";
+  bool batch_invariant = false;
+  std::string experts = "device", engram = "disk";
+  std::optional<Bytes> memory_limit;
+};
+/// Bound to `settings`; with those that later issues bring, marked planned.
+std::vector<Option> engine_options(EngineSettings& settings);
+EngineOptions to_engine_options(const EngineSettings& settings, const Common& common);
+
+/// Opens the engine and, at --log-level info, says what was opened. Errors: those of Engine::open.
+Result<Engine> open_engine(const LoadedModel& model, const EngineSettings& settings, const Common& common);
+
+}  // namespace fathom::cli

@@ -1,0 +1,353 @@
+// fathom/cli/plan.cpp
+// `fathom plan`: what a configuration takes and how fast it can be, before anything is loaded (design/cli.md 5). Memory
+// is fathom/model/memory_plan.h, speed fathom/model/speed_plan.h.
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "fathom/base/json.h"
+#include "fathom/base/mapped_file.h"
+#include "fathom/checkpoint/embedded_model.h"
+#include "fathom/cli/hardware.h"
+#include "fathom/cli/loaded_model.h"
+#include "fathom/cli/option_value.h"
+#include "fathom/cli/program.h"
+#include "fathom/cli/terminal.h"
+#include "fathom/model/memory_plan.h"
+#include "fathom/model/tensor_list.h"
+
+namespace fathom::cli {
+namespace {
+
+struct Settings {
+  std::string gpus, hardware;
+  bool list = false;
+  std::optional<int64_t> context, sequences;
+  int64_t step_rows = 2048;
+  std::string replay = "compact", experts = "device", engram = "disk";
+  std::optional<Bytes> memory_limit;
+};
+
+/// One line of the memory table; everything is of one rank.
+struct Part {
+  std::string name;
+  int64_t bytes = 0;
+  std::string where;
+};
+
+struct Plan {
+  std::string model;
+  Hardware hardware;
+  std::vector<Part> parts;
+  int64_t device_bytes = 0;  // weights, activations and reserve: all but the cache
+  int64_t limit_bytes = 0;   // of a device
+  CacheDemand demand;        // of a rank
+  int64_t sequences = 0;     // of all ranks
+  Prediction first_token, step;
+  int64_t prompt = 0;
+  bool weights_mapped = false;  // on a CPU weights may stay on disk and be read as needed
+};
+
+Result<ModelConfig> config_of(const std::string& model) {
+  if (model.starts_with("synthetic:")) return load_model(model).error();
+  Result<Json> json = Json{};
+  if (model.empty()) {
+    std::vector<Error> problems;
+    json = Checkpoint::open_partly(embedded_model(), problems).config();
+  } else {
+    json = Checkpoint::read_config(model);
+  }
+  if (!json) return json.error();
+  auto config = parse_model_config(*json, model.empty() ? "embedded model" : model + "/config.json");
+  if (config || config.error().code != ErrorCode::unsupported) return config;
+  Error error = config.error();
+  error.code = ErrorCode::bad_input;
+  return error;
+}
+
+/// Weights of one rank by group: routed experts are split, the rest is on every rank.
+void add_weights(Plan& plan, const ModelConfig& config, const Settings& s) {
+  const int ranks = plan.hardware.devices;
+  std::array<int64_t, kWeightGroups> bytes{};
+  int64_t draft_experts = 0;
+  for (const TensorSpec& tensor : tensor_list(config)) {
+    const WeightGroup group = group_of(tensor.name);
+    if (group == WeightGroup::dspark && tensor.name.find(".ffn.experts.") != std::string::npos) {
+      draft_experts += tensor.bytes();
+    } else {
+      bytes[size_t(group)] += tensor.bytes();
+    }
+  }
+  const auto share = [&](int64_t whole) { return (whole + ranks - 1) / ranks; };
+  for (int g = 0; g < kWeightGroups; ++g) {
+    const auto group = WeightGroup(g);
+    int64_t size = bytes[size_t(g)];
+    if (group == WeightGroup::routed_experts) size = share(size);
+    if (group == WeightGroup::dspark) size += share(draft_experts);
+    if (size == 0) continue;
+    std::string where = "device";
+    if (group == WeightGroup::routed_experts) where = s.experts;
+    if (group == WeightGroup::engram_tables) where = s.engram;
+    const bool split = ranks > 1 && group == WeightGroup::routed_experts;
+    plan.parts.push_back({name_of(group), size, where + (split ? ", 1 of " + std::to_string(ranks) + " parts" : "")});
+    if (where == "device") plan.device_bytes += size;
+  }
+}
+
+Result<Plan> make_plan(const Settings& s, const Common& common) {
+  auto config = config_of(common.model);
+  if (!config) return config.error();
+  Plan plan;
+  plan.model = common.model.empty() ? "the embedded miniature" : common.model;
+  if (!s.gpus.empty()) {
+    auto named = named_hardware(s.gpus);
+    if (!named) return named.error();
+    plan.hardware = std::move(*named);
+  } else if (!s.hardware.empty()) {
+    const auto text = read_file(s.hardware, int64_t(1) << 20);
+    if (!text) return text.error();
+    auto read = parse_hardware(*text, s.hardware);
+    if (!read) return read.error();
+    plan.hardware = std::move(*read);
+  } else {
+    plan.hardware = this_machine(int(common.threads.value_or(usable_cpus())));
+    plan.weights_mapped = true;
+  }
+  const int64_t context = s.context.value_or(config->max_position_embeddings);
+  if (context > config->max_position_embeddings) {
+    return Error{ErrorCode::usage,
+                 "context of " + with_commas(context) + " tokens exceeds the model's " +
+                     with_commas(config->max_position_embeddings),
+                 "--context", "pass a smaller value or leave the option out"};
+  }
+  const int ranks = plan.hardware.devices;
+  plan.sequences = s.sequences.value_or(plan.weights_mapped ? 16 : 64);
+  add_weights(plan, *config, s);
+  const int64_t mine = (plan.sequences + ranks - 1) / ranks;
+  const int drafts = config->num_nextn_predict_layers > 0 ? config->dspark_block_size : 0;
+  const int64_t rows = s.step_rows + mine * (drafts + 1);
+  const int64_t activations = activation_bytes(*config, rows, context);
+  plan.parts.push_back({"activations of a step", activations, "device"});
+  plan.limit_bytes = plan.hardware.memory_bytes;
+  if (s.memory_limit) plan.limit_bytes = std::min(plan.limit_bytes, s.memory_limit->count);
+  // What drivers, libraries and fragmentation take, and what must stay free.
+  const int64_t reserve = plan.limit_bytes / 50;
+  plan.parts.push_back({"reserve, 2 %", reserve, "device"});
+  plan.device_bytes += activations + reserve;
+
+  const CacheSizes sizes = cache_sizes(*config);
+  plan.demand = {.free_bytes = plan.limit_bytes - plan.device_bytes,
+                 .context = context,
+                 .sequences = mine,
+                 .block_bytes = sizes.layout.block_bytes,
+                 .slot_bytes = sizes.layout.slot_bytes};
+  const int64_t slots = mine * sizes.layout.slot_bytes;
+  const std::string each = with_commas(mine) + (mine == 1 ? " sequence" : " sequences");
+  plan.parts.push_back(
+      {"cache blocks", fit_cache(plan.demand).needed_bytes - slots, each + " of " + with_commas(context) + " tokens"});
+  plan.parts.push_back({"state slots", slots, each});
+
+  const ReplayShape shape{int(config->sliding_window), longest_backtrack(*config), encoder_layers(*config),
+                          decoder_layers(*config)};
+  plan.prompt = context;
+  int64_t kept = context;
+  if (s.replay == "compact") kept = std::min(compact_rows(shape), context);
+  if (s.replay == "halo") kept = std::min(halo_rows(shape), context);
+  plan.first_token = predict_prefill(*config, plan.hardware, context, kept);
+  plan.step = predict_decode(*config, plan.hardware, plan.sequences, context);
+  return plan;
+}
+
+std::string prediction_note(const Prediction& p) { return "limited by " + p.limit + ", " + p.from; }
+
+std::string text_of(const Plan& plan) {
+  using Side = Table::Side;
+  const CacheFit fit = fit_cache(plan.demand);
+  const int ranks = plan.hardware.devices;
+  std::string out =
+      plan.model + " on " + (ranks > 1 ? std::to_string(ranks) + " x " : "") + plan.hardware.name + "\n\n";
+  Table memory({{ranks > 1 ? "memory of one rank" : "memory"}, {"bytes", Side::right}, {"", Side::right}, {"where"}});
+  for (const Part& part : plan.parts) {
+    memory.add({part.name, with_commas(part.bytes), size_text(part.bytes), part.where});
+  }
+  const int64_t total = plan.device_bytes + fit.needed_bytes;
+  memory.add({"needed on the device", with_commas(total), size_text(total), ""});
+  memory.add(
+      {"there is", with_commas(plan.limit_bytes), size_text(plan.limit_bytes), fit.fits ? "fits" : "does not fit"});
+  out += memory.text();
+  out += "\nWith these weights: up to " + with_commas(std::max<int64_t>(fit.largest_context, 0)) +
+         " tokens for each of " + with_commas(plan.demand.sequences) +
+         (plan.demand.sequences == 1 ? " sequence" : " sequences") + ", or up to " +
+         with_commas(fit.largest_sequences) + " sequences of " + with_commas(plan.demand.context) + " tokens" +
+         (ranks > 1 ? " a rank" : "") + "\n\n";
+  Table speed({{"speed at best"}, {"", Side::right}, {"why"}});
+  speed.add({"first token of a prompt of " + with_commas(plan.prompt), duration_text(plan.first_token.seconds),
+             prediction_note(plan.first_token)});
+  speed.add({"tokens/s for one user", brief(1 / plan.step.seconds), prediction_note(plan.step)});
+  speed.add({"tokens/s of all " + with_commas(plan.sequences), brief(double(plan.sequences) / plan.step.seconds),
+             prediction_note(plan.step)});
+  out += speed.text();
+  out += "Without drafts; a round with drafts brings 1 token and those that are accepted.\n";
+  return out;
+}
+
+Json json_of(const Plan& plan) {
+  const CacheFit fit = fit_cache(plan.demand);
+  Json tree = Json::object();
+  tree.set("model", Json::of(plan.model));
+  tree.set("hardware", Json::of(plan.hardware.name));
+  tree.set("devices", Json::of(plan.hardware.devices));
+  Json parts = Json::array();
+  for (const Part& part : plan.parts) {
+    Json entry = Json::object();
+    entry.set("name", Json::of(part.name));
+    entry.set("bytes", Json::of(part.bytes));
+    entry.set("where", Json::of(part.where));
+    parts.push(std::move(entry));
+  }
+  tree.set("memory", std::move(parts));
+  tree.set("needed_bytes", Json::of(plan.device_bytes + fit.needed_bytes));
+  tree.set("available_bytes", Json::of(plan.limit_bytes));
+  tree.set("fits", Json::of(fit.fits));
+  tree.set("largest_context", Json::of(fit.largest_context));
+  tree.set("largest_sequences", Json::of(fit.largest_sequences));
+  const auto prediction = [](const Prediction& p, double value, const char* name) {
+    Json entry = Json::object();
+    entry.set(name, Json::of(value));
+    entry.set("limit", Json::of(p.limit));
+    entry.set("from", Json::of(p.from));
+    return entry;
+  };
+  tree.set("first_token", prediction(plan.first_token, plan.first_token.seconds, "seconds"));
+  tree.set("one_user", prediction(plan.step, 1 / plan.step.seconds, "tokens_per_s"));
+  tree.set("all_users", prediction(plan.step, double(plan.sequences) / plan.step.seconds, "tokens_per_s"));
+  return tree;
+}
+
+Result<int> list_hardware(bool json) {
+  Table table({{"name"},
+               {"memory", Table::Side::right},
+               {"bandwidth", Table::Side::right},
+               {"FP8", Table::Side::right},
+               {"BF16", Table::Side::right},
+               {"link", Table::Side::right}});
+  std::string lines;
+  for (const MachineFile& file : machine_files()) {
+    const auto h = parse_hardware(file.text, std::string(file.name));
+    if (!h) return h.error();
+    const auto rate = [](double value) { return size_text(int64_t(value)) + "/s"; };
+    table.add({h->name, size_text(h->memory_bytes), rate(h->bytes_per_second), brief(h->flops_fp8 / 1e12) + " TFLOP/s",
+               brief(h->flops_bf16 / 1e12) + " TFLOP/s",
+               h->link_bytes_per_second > 0 ? rate(h->link_bytes_per_second) : "-"});
+    Json tree = Json::object();
+    tree.set("name", Json::of(h->name));
+    tree.set("memory_bytes", Json::of(h->memory_bytes));
+    tree.set("bytes_per_second", Json::of(h->bytes_per_second));
+    tree.set("flops_fp8", Json::of(h->flops_fp8));
+    tree.set("flops_bf16", Json::of(h->flops_bf16));
+    tree.set("link_bytes_per_second", Json::of(h->link_bytes_per_second));
+    lines += to_string(tree) + "\n";
+  }
+  if (auto printed = print(json ? lines : table.text()); !printed) return printed.error();
+  return kDone;
+}
+
+Result<int> run_plan(const Settings& s, const Common& common) {
+  if (!s.gpus.empty() && !s.hardware.empty()) {
+    return Error{ErrorCode::usage, "--gpus and --hardware exclude each other", "--gpus", "pass one of them"};
+  }
+  if (s.list) return list_hardware(common.json);
+  const auto plan = make_plan(s, common);
+  if (!plan) return plan.error();
+  if (auto printed = print(common.json ? to_string(json_of(*plan)) + "\n" : text_of(*plan)); !printed) {
+    return printed.error();
+  }
+  if (plan->demand.free_bytes < 0) {
+    return Error{ErrorCode::out_of_memory,
+                 "weights, activations and reserve take " + with_commas(plan->device_bytes) + " bytes of " +
+                     with_commas(plan->limit_bytes),
+                 plan->hardware.name, "no context fits; use more devices, or put experts elsewhere (--experts ram)"};
+  }
+  if (auto fits = check_fit(plan->demand); !fits) return fits.error();
+  return kDone;
+}
+
+}  // namespace
+
+Command plan_command() {
+  const auto s = std::make_shared<Settings>();
+  const std::string on = "On what", load = "For what load", way = "How it runs";
+  const auto place = [&](const char* name, const char* help, const char* fallback, std::string* target) {
+    return Option{.name = name,
+                  .value = "PLACE",
+                  .help = help,
+                  .fallback = fallback,
+                  .group = way,
+                  .target = target,
+                  .choices = {"device", "ram", "disk"}};
+  };
+  std::vector<Option> options = {
+      {.name = "gpus",
+       .value = "NxNAME",
+       .help = "so many devices of a known kind, such as 4xH200",
+       .fallback = "this machine",
+       .group = on,
+       .target = &s->gpus},
+      {.name = "hardware",
+       .value = "FILE.toml",
+       .help = "a machine of your own; bench/machines has examples",
+       .group = on,
+       .target = &s->hardware},
+      {.name = "list", .help = "the known kinds", .group = on, .target = &s->list},
+      {.name = "memory-limit",
+       .value = "SIZE",
+       .help = "most that a device may give",
+       .fallback = "all it has",
+       .group = on,
+       .target = &s->memory_limit},
+      {.name = "context",
+       .value = "TOKENS",
+       .help = "longest prompt and answer together",
+       .fallback = "the model's",
+       .group = load,
+       .target = &s->context,
+       .least = 1,
+       .most = 1e12},
+      {.name = "sequences",
+       .value = "N",
+       .help = "answers at the same time, of all devices",
+       .fallback = "64; this machine: 16",
+       .group = load,
+       .target = &s->sequences,
+       .least = 1,
+       .most = 1e7},
+      {.name = "step-rows",
+       .value = "N",
+       .help = "prompt rows of a step",
+       .fallback = "2048",
+       .group = way,
+       .target = &s->step_rows,
+       .least = 1,
+       .most = 1 << 20},
+      {.name = "replay",
+       .value = "MODE",
+       .help = "decoder rows of a prompt: compact, halo, off (all), mask",
+       .fallback = "compact",
+       .group = way,
+       .target = &s->replay,
+       .choices = {"compact", "halo", "off", "mask"}},
+      place("experts", "where routed experts live", "device", &s->experts),
+      place("engram", "where Engram tables live", "disk", &s->engram),
+  };
+  for (const char* later : {"kv-ram", "kv-disk", "ranks", "dp", "cp", "ep"}) {
+    options.push_back({.name = later, .planned = true});
+  }
+  return {.name = "plan",
+          .summary = "memory and speed on given hardware, before loading",
+          .example = "fathom plan --model DIR --gpus 4xH200 --context 131072",
+          .note = "exit 4: does not fit",
+          .options = std::move(options),
+          .run = [s](const Common& common) { return run_plan(*s, common); }};
+}
+
+}  // namespace fathom::cli

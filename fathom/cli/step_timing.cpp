@@ -1,0 +1,241 @@
+#include "fathom/cli/step_timing.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "fathom/base/philox.h"
+#include "fathom/cli/interrupt.h"
+#include "fathom/cli/terminal.h"
+#include "fathom/engine/batch_builder.h"
+
+namespace fathom::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+int32_t argmax(View<const float, 2> logits, int64_t row) {
+  int32_t best = 0;
+  for (int64_t i = 1; i < logits.shape[1]; ++i) {
+    if (logits(row, i) > logits(row, best)) best = int32_t(i);
+  }
+  return best;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+}  // namespace
+
+struct StepBench::State {
+  Backend backend;
+  std::unique_ptr<Queue> queue;
+  std::optional<Model> model;
+  CacheMemory memory;
+  std::optional<CachePools> pools;
+  std::optional<BatchBuilder> builder;
+  int64_t step_rows = 0;
+  std::vector<Sequence> sequences;
+  std::vector<float> draft_logits, confidence;
+
+  void clear() {
+    for (Sequence& sequence : sequences) free_sequence(*pools, sequence.cache);
+    sequences.clear();
+  }
+
+  Result<void> make_sequences(const StepCase& c, int64_t prompt, int64_t most) {
+    clear();
+    const int64_t vocabulary = model->config().vocab_size;
+    for (int64_t s = 0; s < c.batch; ++s) {
+      Sequence sequence;
+      sequence.id = SequenceId(s);
+      for (int64_t i = 0; i < prompt; ++i) {
+        const uint32_t random = philox(0, {uint32_t(s), uint32_t(i), 0, 0})[0];
+        sequence.ids.push_back(int32_t(int64_t(random) % vocabulary));
+      }
+      sequence.prompt_tokens = prompt;
+      sequence.replay = plan_replay(model->replay_shape(), c.replay, prompt);
+      sequences.push_back(std::move(sequence));
+      if (auto room = reserve(*pools, sequences.back().cache, most); !room) return room;
+    }
+    return {};
+  }
+
+  View<const float, 2> forward(const StepPlan& plan) {
+    std::vector<const Sequence*> owners;
+    for (const StepPlan::Rows& rows : plan.rows) owners.push_back(&sequences[size_t(rows.sequence)]);
+    return model->forward(*queue, builder->build(plan, owners), memory);
+  }
+
+  /// Runs prompt positions [cached, until) of every sequence, as many steps as `step_rows` demands. The newest token of
+  /// each is appended when `until` is the prompt's end.
+  void prefill(int64_t until) {
+    size_t at = 0;
+    while (at < sequences.size()) {
+      StepPlan plan;
+      int64_t left = step_rows;
+      std::vector<size_t> ending;
+      while (at < sequences.size() && left > 0) {
+        Sequence& sequence = sequences[at];
+        const int64_t count = std::min(left, until - sequence.cached);
+        const bool last = sequence.cached + count == sequence.prompt_tokens;
+        if (count > 0) {
+          plan.rows.push_back({SequenceId(at), sequence.cached, int(count), int(count), 0, last ? 1 : 0});
+          if (last) ending.push_back(at);
+        }
+        sequence.cached += count;
+        left -= count;
+        if (sequence.cached == until) ++at;
+      }
+      if (plan.empty()) return;
+      const auto logits = forward(plan);
+      for (size_t i = 0; i < ending.size(); ++i) sequences[ending[i]].ids.push_back(argmax(logits, int64_t(i)));
+    }
+  }
+
+  /// One round: verifies the drafts of every sequence, appends what was accepted and one token more, drafts again.
+  /// Returns the drafts that were accepted.
+  int64_t decode_step(int drafts) {
+    StepPlan plan;
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      const int count = 1 + int(sequences[s].proposed.size());
+      plan.rows.push_back({SequenceId(s), sequences[s].cached, count, count, count - 1, count});
+    }
+    const auto logits = forward(plan);
+    int64_t accepted = 0, row = 0;
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      Sequence& sequence = sequences[s];
+      const int count = plan.rows[s].count;
+      int kept = 0;
+      for (; kept < count; ++kept) {
+        const int32_t token = argmax(logits, row + kept);
+        sequence.ids.push_back(token);
+        if (kept == count - 1 || sequence.proposed[size_t(kept)] != token) break;
+      }
+      accepted += kept;
+      sequence.cached += kept + 1;
+      sequence.proposed.clear();
+      row += count;
+    }
+    if (drafts > 0) propose(drafts);
+    return accepted;
+  }
+
+  void propose(int drafts) {
+    const auto count = int64_t(sequences.size());
+    const int64_t vocabulary = model->config().vocab_size;
+    std::vector<int32_t> tokens, slots;
+    std::vector<int64_t> last;
+    std::vector<Replay> replay;
+    for (const Sequence& sequence : sequences) {
+      tokens.push_back(sequence.ids.back());
+      last.push_back(sequence.cached - 1);
+      slots.push_back(sequence.cache.slot);
+      replay.push_back(sequence.replay);
+    }
+    const DraftBatch batch{View<const int32_t, 1>(tokens.data(), {count}), View<const int64_t, 1>(last.data(), {count}),
+                           View<const int32_t, 1>(slots.data(), {count}), replay};
+    model->draft(*queue, batch, memory);
+    draft_logits.resize(size_t(count * vocabulary));
+    confidence.resize(size_t(count));
+    for (int step = 0; step < drafts; ++step) {
+      const View<float, 2> logits(draft_logits.data(), {count, vocabulary});
+      model->markov(*queue, step, View<const int32_t, 1>(tokens.data(), {count}), logits,
+                    View<float, 1>(confidence.data(), {count}));
+      const View<const float, 2> read(draft_logits.data(), {count, vocabulary});
+      for (size_t s = 0; s < sequences.size(); ++s) {
+        tokens[s] = argmax(read, int64_t(s));
+        sequences[s].proposed.push_back(tokens[s]);
+      }
+    }
+  }
+};
+
+StepBench::StepBench(std::unique_ptr<State> state) : state_(std::move(state)) {}
+StepBench::StepBench(StepBench&&) noexcept = default;
+StepBench& StepBench::operator=(StepBench&&) noexcept = default;
+StepBench::~StepBench() = default;
+
+Result<StepBench> StepBench::open(const LoadedModel& loaded, const Common& common, const Numerics& numerics,
+                                  int64_t context, int64_t sequences, int64_t step_rows) {
+  if (const int64_t most = loaded.opened.config.max_position_embeddings; context > most) {
+    return Error{ErrorCode::usage,
+                 "context of " + with_commas(context) + " tokens exceeds the model's " + with_commas(most),
+                 "--lengths, --cached", "pass smaller values"};
+  }
+  auto state = std::make_unique<State>();
+  auto backend = open_backend(common.backend);
+  if (!backend) return backend.error();
+  state->backend = std::move(*backend);
+  auto model = Model::load(loaded.opened.checkpoint, state->backend, {numerics, loaded.token_map});
+  if (!model) return model.error();
+  state->model.emplace(std::move(*model));
+  auto queue = state->backend.open_queue(int(common.threads.value_or(usable_cpus())));
+  if (!queue) return queue.error();
+  state->queue = std::move(*queue);
+  const auto blocks = int32_t(blocks_for(context) * sequences);
+  auto memory =
+      CacheMemory::allocate(state->backend.memory, lay_out(state->model->page_specs()), blocks, int32_t(sequences));
+  if (!memory) return memory.error();
+  state->memory = std::move(*memory);
+  state->pools.emplace(blocks, int32_t(sequences));
+  state->builder.emplace(state->model->config().engram_max_ngram_size - 1);
+  state->step_rows = step_rows;
+  return StepBench(std::move(state));
+}
+
+Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repeat) {
+  State& state = *state_;
+  StepTimes times;
+  std::vector<double> whole;
+  int64_t accepted = 0, steps = 0;
+  for (int64_t i = 0; i < warmup + repeat; ++i) {
+    if (interrupted()) return interrupted_error("fathom bench", "what was measured before is above");
+    const int64_t prompt = c.decode ? c.cached : c.cached + c.length;
+    // The longest that the drafts can make it, and the drafts that are verified behind the end.
+    const int64_t most = c.decode ? prompt + (c.length + 1) * (1 + c.drafts) + 1 : prompt;
+    if (auto made = state.make_sequences(c, prompt, most); !made) return made.error();
+    if (c.cached > 0) state.prefill(c.cached);
+    int64_t tokens = c.batch * c.length;
+    double seconds = 0;
+    if (!c.decode) {
+      const auto begin = Clock::now();
+      state.prefill(prompt);
+      seconds = since(begin);
+    } else {
+      if (c.drafts > 0) state.propose(c.drafts);
+      const auto begin = Clock::now();
+      int64_t more = 0;
+      for (int64_t step = 0; step < c.length; ++step) more += state.decode_step(c.drafts);
+      seconds = since(begin);
+      tokens += more;
+      if (i >= warmup) {
+        accepted += more;
+        steps += c.length * c.batch;
+      }
+    }
+    if (i < warmup) continue;
+    whole.push_back(seconds);
+    times.seconds.push_back(c.decode ? seconds / double(c.length) : seconds);
+    times.tokens = tokens;
+  }
+  state.clear();
+  times.seconds_all = median(whole);
+  if (steps > 0) times.accepted_per_step = double(accepted) / double(steps);
+  return times;
+}
+
+std::string StepBench::backend_name() const { return state_->backend.name; }
+int StepBench::threads() const { return state_->queue->pool.threads(); }
+const Numerics& StepBench::numerics() const { return state_->model->numerics(); }
+int StepBench::block() const {
+  const ModelConfig& config = state_->model->config();
+  return config.num_nextn_predict_layers > 0 ? config.dspark_block_size : 0;
+}
+int64_t StepBench::cache_bytes() const { return state_->memory.bytes(); }
+
+}  // namespace fathom::cli

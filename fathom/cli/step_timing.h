@@ -1,0 +1,58 @@
+// fathom/cli/step_timing.h
+// Times steps of the model, without scheduler and sampler: what `fathom bench prefill|decode` measures. Prompts are
+// random tokens from a fixed seed, decode follows the model's own greedy tokens, so drafts are accepted as often as
+// they are.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fathom/cli/loaded_model.h"
+#include "fathom/engine/sequence.h"
+
+namespace fathom::cli {
+
+struct StepCase {
+  bool decode = false;
+  int64_t length = 0;  // prefill: new prompt tokens of a sequence; decode: steps
+  int64_t batch = 1;   // sequences in one step
+  int64_t cached = 0;  // tokens of a sequence that are there before
+  int drafts = 0;      // verified a step and sequence
+  ReplayMode replay = ReplayMode::compact;
+};
+
+struct StepTimes {
+  std::vector<double> seconds;   // one a repeat: of the whole prompt, or of one step
+  int64_t tokens = 0;            // a repeat: prompt tokens, or tokens that came out of all steps
+  double seconds_all = 0;        // median over the repeats of the time in which `tokens` came
+  double accepted_per_step = 0;  // drafts, a sequence
+};
+
+/// Owns model and cache; one thread.
+class StepBench {
+ public:
+  /// Room for `sequences` sequences of `context` tokens. `step_rows`: most rows of a prompt step.
+  /// Errors: those of open_backend, Model::load and CacheMemory::allocate; usage for a context beyond the model's.
+  static Result<StepBench> open(const LoadedModel& model, const Common& common, const Numerics& numerics,
+                                int64_t context, int64_t sequences, int64_t step_rows);
+  StepBench(StepBench&&) noexcept;
+  StepBench& operator=(StepBench&&) noexcept;
+  ~StepBench();
+
+  /// Runs the case `warmup` times unmeasured and `repeat` times measured. Errors: interrupted.
+  Result<StepTimes> run(const StepCase& c, int64_t warmup, int64_t repeat);
+
+  std::string backend_name() const;
+  int threads() const;
+  const Numerics& numerics() const;
+  /// Drafts that the model proposes a round.
+  int block() const;
+  int64_t cache_bytes() const;
+
+ private:
+  struct State;
+  explicit StepBench(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace fathom::cli
