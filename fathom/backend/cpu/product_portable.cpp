@@ -80,7 +80,8 @@ void multiply(const Tile& tile) {
       for (int64_t b = 0; b < tile.blocks; ++b) {
         float block[kLanes] = {};
         for (int k = 0; k < kBlock; ++k, ++x, w += kPanel) {
-          for (int i = 0; i < kLanes; ++i) block[i] += *x * w[i];
+#pragma GCC unroll 1
+          for (int i = 0; i < kLanes; ++i) block[i] += *x * w[i];  // a loop until it is vectors
         }
         const float* scale = tile.scales + b * kPanel + first;
         for (int i = 0; i < kLanes; ++i) sum[i] += block[i] * scale[i];

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "fathom/backend/cpu/isa.h"
 #include "fathom/backend/tables_under_test.h"
@@ -281,6 +284,60 @@ TEST_P(ProductTest, OutputRowsAndInputRowsMayLieApart) {
     for (int64_t r = 0; r < 5; ++r) {
       for (int64_t c = 0; c < 40; ++c) EXPECT_EQ(out.at(r, c + 8), want.at(r, c));
       for (const int64_t c : {0, 7, 48, 63}) EXPECT_EQ(out.bytes[size_t(r * 64 + c) * 2], 0xee);
+    }
+  }
+}
+
+/// Bytes whose last one is the last of a page, with no page behind.
+class PageEnd {
+ public:
+  explicit PageEnd(const std::vector<uint8_t>& bytes) {
+    const size_t page = size_t(sysconf(_SC_PAGESIZE));
+    size_ = (bytes.size() + page - 1) / page * page + page;
+    memory_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    check(memory_ != MAP_FAILED, "a test's pages fit");
+    mprotect(static_cast<uint8_t*>(memory_) + size_ - page, page, PROT_NONE);
+    data_ = static_cast<uint8_t*>(memory_) + size_ - page - bytes.size();
+    if (!bytes.empty()) std::memcpy(data_, bytes.data(), bytes.size());
+  }
+  ~PageEnd() { munmap(memory_, size_); }
+  PageEnd(const PageEnd&) = delete;
+  PageEnd& operator=(const PageEnd&) = delete;
+  uint8_t* data() const { return data_; }
+
+ private:
+  void* memory_;
+  size_t size_;
+  uint8_t* data_;
+};
+
+// Weights lie in mapped files: the bytes after a tensor may be the end of the file.
+TEST_P(ProductTest, NothingPastAMatrixIsReadOrWritten) {
+  for (const DType x_dtype : kInputs) {
+    for (const DType w_dtype : kWeights) {
+      for (const int64_t k : {32, 64, 96, 160, 224, 288}) {
+        for (const int64_t n : {1, 17, 33}) {
+          const Stored x = stored(x_dtype, 3, k, 1, 1), w = weight(w_dtype, n, k, 2);
+          const PageEnd xv(x.values.bytes), xs(x.scales.bytes), wv(w.values.bytes), ws(w.scales.bytes);
+          for (const int64_t rows : {1, 2, 3}) {
+            const Tensor want = run(ops, queue, x, w, DType::bf16);
+            const PageEnd out(std::vector<uint8_t>(size_t(rows * n * 2)));
+            Linear op;
+            op.x = Matrix(AnyView(xv.data() + (3 - rows) * bytes_of(x_dtype, k), x_dtype, rows, k));
+            if (x_dtype == DType::f8_e4m3) {
+              op.x.scales = AnyView(xs.data() + (3 - rows) * k / 32, DType::f8_e8m0, rows, k / 32);
+            }
+            op.weight = Matrix(AnyView(wv.data(), w_dtype, n, k));
+            if (!w.scales.bytes.empty()) {
+              op.weight.scales = AnyView(ws.data(), DType::f8_e8m0, w.scales.rows, k / 32);
+              op.weight.scale_rows = w.scale_rows;
+            }
+            op.out = {out.data(), DType::bf16, rows, n};
+            ops.linear(queue, op);
+            EXPECT_EQ(std::memcmp(out.data(), want.bytes.data() + (3 - rows) * n * 2, size_t(rows * n * 2)), 0);
+          }
+        }
+      }
     }
   }
 }
