@@ -11,6 +11,13 @@ namespace {
 
 namespace od = simdjson::ondemand;
 
+constexpr const char* kBlanks = " \t\r\n";
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(kBlanks);
+  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
 struct Reader {
   int depth_limit;
 
@@ -92,15 +99,13 @@ struct Reader {
     } else {
       token = value.raw_json_token();
     }
-    const size_t end = token.find_first_not_of("+-.0123456789eE");
-    out.text.assign(token.substr(0, end));
-    // The value is read for its validity only: the text is what is kept, so that big integers stay exact. A number
-    // that is valid JSON but beyond 64 bits or a double's range is kept too.
+    out.text.assign(trimmed(token));
+    // Validity is judged here and the text is what is kept, so that big integers stay exact and a number beyond 64 bits
+    // or a double's range is kept too. simdjson reads the value only to move on.
+    if (!valid_number(out.text)) return simdjson::NUMBER_ERROR;
     double ignored = 0;
     const auto error = value.get_double().get(ignored);
-    return error == simdjson::NUMBER_OUT_OF_RANGE || error == simdjson::NUMBER_ERROR
-               ? (valid_number(out.text) ? simdjson::SUCCESS : simdjson::NUMBER_ERROR)
-               : error;
+    return error == simdjson::NUMBER_OUT_OF_RANGE || error == simdjson::NUMBER_ERROR ? simdjson::SUCCESS : error;
   }
 
   static bool valid_number(std::string_view text) {
@@ -236,11 +241,14 @@ Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimit
     }
     return bad_json(std::move(message), where);
   }
-  // Past the value the location is out of bounds; anything else is a second value.
+  // Past the value the location is out of bounds; anything else is a second value. A number at the root that no double
+  // holds is not passed, so numbers are compared with the whole text.
   const char* rest = nullptr;
-  if (!document.current_location().get(rest)) {
+  if (out.is_number()) {
+    if (trimmed(text) != out.text) return bad_json("text after the JSON value", where);
+  } else if (!document.current_location().get(rest)) {
     const std::string_view tail(rest, size_t(padded.data() + padded.size() - rest));
-    if (tail.find_first_not_of(" \t\r\n") != std::string_view::npos) {
+    if (!trimmed(tail).empty()) {
       return bad_json("text after the JSON value, at byte " + std::to_string(rest - padded.data()), where);
     }
   }

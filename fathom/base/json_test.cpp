@@ -43,6 +43,21 @@ TEST(Json, RefusesWhatIsNotOneValidValue) {
   }
 }
 
+// The text behind a number's digits was once dropped: [1x] read as [1].
+TEST(Json, RefusesANumberThatGoesOnAsSomethingElse) {
+  for (const char* bad :
+       {"[1x]", "{\"a\":1x}", "[1e400x]", "[12abc,3]", "[1.5.6]", "[0x10]", "[1-]", "1x", "1 x", "1e400 2", "[-]"}) {
+    EXPECT_FALSE(parse_json(bad, "test").ok()) << bad;
+  }
+}
+
+TEST(Json, KeepsANumberThatNoDoubleHoldsAtTheRootToo) {
+  for (const char* text : {"1e400", "-1e-400", "123456789012345678901234567890", "3", " 3 \n"}) {
+    EXPECT_TRUE(parse_json(text, "test").ok()) << text;
+  }
+  EXPECT_EQ(to_string(parsed("1e400")), "1e400");
+}
+
 TEST(Json, LimitsDepthAndLength) {
   const std::string deep(200, '['), close(200, ']');
   const auto got = parse_json(deep + close, "body");
