@@ -182,8 +182,10 @@ Result<SafetensorsHeader> read_safetensors_header(std::span<const uint8_t> bytes
   auto tensors = read_entries(text, where);
   if (!tensors) return tensors.error();
   // Empty tensors share their offset with the tensor that follows.
-  std::stable_sort(tensors->begin(), tensors->end(), [](const TensorEntry& a, const TensorEntry& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.spec.bytes() < b.spec.bytes();
+  std::sort(tensors->begin(), tensors->end(), [](const TensorEntry& a, const TensorEntry& b) {
+    if (a.begin != b.begin) return a.begin < b.begin;
+    const int64_t bytes_a = a.spec.bytes(), bytes_b = b.spec.bytes();
+    return bytes_a != bytes_b ? bytes_a < bytes_b : a.spec.name < b.spec.name;
   });
   if (const auto covered = check_cover(*tensors, where); !covered) return covered.error();
   const int64_t data_bytes = tensors->empty() ? 0 : tensors->back().begin + tensors->back().spec.bytes();

@@ -30,13 +30,13 @@ class Checks {
   std::vector<Error> run() {
     multiples();
     ratios();
-    const bool lists = sorted("kv_source_layer_ids", config_.kv_source_layer_ids) &
-                       sorted("index_source_layer_ids", config_.index_source_layer_ids) &
-                       sorted("index_k_source_layer_ids", config_.index_k_source_layer_ids) &
-                       sorted("engram_layer_ids", config_.engram_layer_ids) &
-                       sorted("dspark_target_layer_ids", config_.dspark_target_layer_ids);
+    sorted("kv_source_layer_ids", config_.kv_source_layer_ids);
+    sorted("index_source_layer_ids", config_.index_source_layer_ids);
+    sorted("index_k_source_layer_ids", config_.index_k_source_layer_ids);
+    sorted("engram_layer_ids", config_.engram_layer_ids);
+    sorted("dspark_target_layer_ids", config_.dspark_target_layer_ids);
     // The topology can only be walked when the lists are sound.
-    if (lists && int(config_.compress_ratios.size()) == all_layers(config_)) {
+    if (lists_are_sound_ && int(config_.compress_ratios.size()) == all_layers(config_)) {
       sources();
       halves();
       candidates();
@@ -107,14 +107,14 @@ class Checks {
     }
   }
 
-  bool sorted(std::string_view key, const std::vector<int>& ids) {
+  void sorted(std::string_view key, const std::vector<int>& ids) {
     const bool increasing = std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) == ids.end();
     const bool inside = ids.empty() || (ids.front() >= 0 && ids.back() < config_.num_hidden_layers);
-    if (increasing && inside) return true;
+    if (increasing && inside) return;
+    lists_are_sound_ = false;
     fail(key, list_text(ids),
          "it must be sorted, without repetition, with layers from 0 to " +
              std::to_string(config_.num_hidden_layers - 1));
-    return false;
   }
 
   void subset(std::string_view key, const std::vector<int>& of, std::string_view in_key, const std::vector<int>& in) {
@@ -275,6 +275,7 @@ class Checks {
   const ModelConfig& config_;
   std::string where_;
   std::vector<Error> problems_;
+  bool lists_are_sound_ = true;
 };
 
 }  // namespace

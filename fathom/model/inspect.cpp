@@ -24,8 +24,9 @@ void add(WeightTotals& totals, const TensorSpec& tensor) {
 }
 
 void order(WeightTotals& totals) {
-  std::stable_sort(totals.dtypes.begin(), totals.dtypes.end(),
-                   [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  std::sort(totals.dtypes.begin(), totals.dtypes.end(), [](const auto& a, const auto& b) {
+    return a.second.bytes != b.second.bytes ? a.second.bytes > b.second.bytes : a.first < b.first;
+  });
 }
 
 // Goes back to the last star at most once a character: the time is bounded by the product of the lengths.

@@ -74,8 +74,8 @@ std::vector<ShardSpec> shard_plan(const ModelConfig& config) {
   if (whole.data_bytes() < kOneFile) {
     shards.push_back(std::move(whole));
   } else {
-    std::stable_sort(whole.tensors.begin(), whole.tensors.end(),
-                     [](const TensorSpec& a, const TensorSpec& b) { return role_of(a) < role_of(b); });
+    std::sort(whole.tensors.begin(), whole.tensors.end(),
+              [](const TensorSpec& a, const TensorSpec& b) { return role_of(a) < role_of(b); });
     for (TensorSpec& tensor : whole.tensors) {
       if (shards.empty() || role_of(shards.back().tensors.back()) != role_of(tensor)) shards.emplace_back();
       shards.back().tensors.push_back(std::move(tensor));
