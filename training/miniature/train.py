@@ -65,7 +65,7 @@ def start(a: argparse.Namespace, device: torch.device) -> tuple[Model, Progress]
     elif a.resume:
         model = checkpoint.load(a.resume)
         meta = checkpoint.Reader(a.resume).metadata
-        if meta.get("phase") == a.phase:
+        if not a.restart and meta.get("phase") == a.phase:
             progress = Progress(float(meta["minutes"]), int(meta["step"]))
     else:
         cfg = {"mini": mini, "tiny": tiny}[a.preset](len(vocab["map"]), vocab["size"])
@@ -217,6 +217,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     ap.add_argument("--max-steps", type=int, default=10**9)
     ap.add_argument("--resume", type=Path, help="checkpoint to continue from")
+    ap.add_argument("--restart", action="store_true", help="with --resume: begin a new learning-rate schedule")
     ap.add_argument("--state", type=Path, help="full-precision state: read if present, written at the end")
     ap.add_argument("--batch", type=int, default=32)
     ap.add_argument("--seq", type=int, default=1024)
