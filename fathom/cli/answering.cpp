@@ -83,6 +83,16 @@ Json to_json(const Answer& answer, int64_t index, const Tokenizer* tokenizer) {
   return tree;
 }
 
+Error for_people(Error error) {
+  if (error.where == "ids") {
+    error.where = "the prompt";
+    if (error.code == ErrorCode::out_of_range && error.message.find("room") != std::string::npos) {
+      error.remedy = "shorten it, or pass a larger --context";
+    }
+  }
+  return error;
+}
+
 Result<void> Answering::ask(int64_t key, Question question) {
   const auto id = engine_.submit(question.request);
   if (!id) return id.error();

@@ -37,6 +37,9 @@ struct Answer {
 /// "logprobs" and "prompt_logprobs". Keys are stable.
 Json to_json(const Answer& answer, int64_t index, const Tokenizer* tokenizer);
 
+/// An error of Engine::submit in the words of the command line: the engine speaks of its own fields.
+Error for_people(Error error);
+
 /// The thread of the engine.
 class Answering {
  public:

@@ -21,7 +21,8 @@ namespace {
 
 struct Settings {
   std::optional<std::string> system;
-  std::string effort = "high", tools, reasoning = "show";
+  std::string effort = "high", tools;
+  std::string reasoning;  // empty: show when stderr is a terminal
   SamplingSettings sampling;
   EngineSettings engine;
 };
@@ -287,12 +288,12 @@ class Chat {
     question.tools = !conversation_.tools.items.empty();
     Answering answering(engine_, &tokenizer_);
     if (auto asked = answering.ask(0, std::move(question)); !asked) {
-      tell(error_line(asked.error(), common_.json));
+      tell(error_line(for_people(asked.error()), common_.json));
       conversation_.turns.pop_back();
       return true;
     }
     using Channel = AnswerPiece::Channel;
-    ReasoningText reasoning(settings_.reasoning == "show" && stderr_is_terminal());
+    ReasoningText reasoning(shows_reasoning(settings_.reasoning));
     Result<void> written;
     std::optional<Answer> answer;
     bool ends_line = false, cancelled = false;
@@ -329,6 +330,9 @@ class Chat {
     }
     usage_ = answer->usage;
     conversation_.turns.push_back({Turn::Role::assistant, answer->text, answer->reasoning, answer->calls});
+    if (cancelled && ::isatty(STDIN_FILENO) != 1) {
+      return interrupted_error("fathom chat", "the answer above is not finished");
+    }
     if (cancelled) tell("(stopped)\n");
     if (stderr_is_terminal() && usage_->generated_tokens > 1) {
       const double seconds = usage_->total_seconds - usage_->first_token_seconds;
@@ -413,8 +417,8 @@ Command chat_command() {
        .target = &s->tools},
       {.name = "reasoning",
        .value = "R",
-       .help = "show (on stderr, when that is a terminal), hide, only",
-       .fallback = "show",
+       .help = "show (on stderr), hide, only",
+       .fallback = "show when that is a terminal",
        .group = talk,
        .target = &s->reasoning,
        .choices = {"show", "hide", "only"}},

@@ -75,6 +75,9 @@ Result<std::string> prompt_text(const GenerateSettings& s) {
   return text;
 }
 
+/// Four decimals; a certain token is 0, not -0.
+std::string logprob_text(float logprob) { return logprob > -5e-5f ? "0.0000" : fixed(double(logprob), 4); }
+
 std::string logprob_table(const std::vector<TokenLogprob>& tokens, const Tokenizer* tokenizer) {
   const auto named = [&](int32_t id) {
     std::string text;
@@ -85,9 +88,9 @@ std::string logprob_table(const std::vector<TokenLogprob>& tokens, const Tokeniz
   for (const TokenLogprob& token : tokens) {
     std::string best;
     for (const auto& [id, logprob] : token.top) {
-      best += (best.empty() ? "" : ", ") + named(id) + " " + fixed(double(logprob), 4);
+      best += (best.empty() ? "" : ", ") + named(id) + " " + logprob_text(logprob);
     }
-    table.add({std::to_string(token.id), named(token.id), fixed(double(token.logprob), 4), best});
+    table.add({std::to_string(token.id), named(token.id), logprob_text(token.logprob), best});
   }
   return table.text();
 }
@@ -96,7 +99,7 @@ std::string logprob_table(const std::vector<TokenLogprob>& tokens, const Tokeniz
 /// each piece at once; so does a pipe.
 class Stream {
  public:
-  explicit Stream(std::string reasoning) : mode_(std::move(reasoning)), dim_(mode_ == "show" && stderr_is_terminal()) {}
+  explicit Stream(std::string reasoning) : mode_(std::move(reasoning)), dim_(shows_reasoning(mode_)) {}
 
   void piece(const AnswerPiece& piece) {
     using Channel = AnswerPiece::Channel;
@@ -186,7 +189,7 @@ Result<int> run_one(const GenerateSettings& s, const Common& common) {
     Question one = question;
     // Different answers of one run must differ; the same run again must not.
     if (one.request.sampling.seed) *one.request.sampling.seed += uint64_t(i);
-    if (auto asked = answering.ask(i, std::move(one)); !asked) return asked.error();
+    if (auto asked = answering.ask(i, std::move(one)); !asked) return for_people(asked.error());
   }
 
   // One answer streams; several would be mixed, so they are printed whole, in order.
@@ -285,8 +288,8 @@ std::vector<Option> options_of(GenerateSettings& s) {
   const std::vector<Option> rest = {
       {.name = "reasoning",
        .value = "R",
-       .help = "show (on stderr, when that is a terminal), hide, only",
-       .fallback = "show",
+       .help = "show (on stderr), hide, only",
+       .fallback = "show when that is a terminal",
        .group = show,
        .target = &s.reasoning,
        .choices = {"show", "hide", "only"}},

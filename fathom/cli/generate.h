@@ -22,7 +22,7 @@ struct GenerateSettings {
   SamplingSettings sampling;
   int64_t answers = 1;  // --n
   bool prompt_logprobs = false;
-  std::string reasoning = "show";
+  std::string reasoning;  // empty: show when stderr is a terminal
   bool stats = false;
   std::string input, output;
   bool resume = false;

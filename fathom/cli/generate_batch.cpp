@@ -157,7 +157,7 @@ Result<int> run_batch(const GenerateSettings& s, const Common& common) {
         fail(line, question.error());
         continue;
       }
-      if (auto asked = answering.ask(index, std::move(*question)); !asked) fail(line, asked.error());
+      if (auto asked = answering.ask(index, std::move(*question)); !asked) fail(line, for_people(asked.error()));
     }
     show();
     if (answering.running() == 0) {

@@ -1,6 +1,7 @@
 // fathom/cli/make_checkpoint.cpp
 // `fathom make-checkpoint`: a synthetic checkpoint folder from a preset or a configuration (design/cli.md 6).
 #include <memory>
+#include <optional>
 
 #include "fathom/base/mapped_file.h"
 #include "fathom/cli/interrupt.h"
@@ -69,16 +70,15 @@ Result<int> run_make_checkpoint(const Settings& s, const Common& common) {
   const bool holes = s.preset == "flash-sparse";
   const InterruptScope scope;
   ThreadPool pool(int(common.threads.value_or(usable_cpus())));
-  int64_t total = 0;
   {
-    Progress progress("writing", "bytes", 0);
+    std::optional<Progress> progress;  // it learns the total when the first bytes are written
     const auto written =
         make_checkpoint(s.out, *config, {uint64_t(s.seed), holes}, pool, [&](int64_t done, int64_t all) {
-          total = all;
-          progress.update(done, "of " + size_text(all));
+          if (!progress) progress.emplace("writing", "bytes", all);
+          progress->update(done);
           return !interrupted();
         });
-    progress.finish();
+    progress.reset();
     if (!written) {
       Error error = written.error();
       if (error.code == ErrorCode::interrupted) error.remedy = "remove the folder and start again";

@@ -24,7 +24,7 @@ Error wrong(const Option& option, const std::string& text, const std::string& fr
 
 std::string plain(double value) {
   if (value == double(int64_t(value))) return with_commas(int64_t(value));
-  return fixed(value, 2);
+  return brief(value);
 }
 
 Result<void> check_range(const Option& option, double value, const std::string& text, const std::string& from) {

@@ -121,7 +121,7 @@ std::optional<std::string> closest(std::string_view word, std::span<const std::s
     // A word that was begun but not finished ("--temp") is nearer than its letters say.
     const bool begun = word.size() >= 3 && candidate.starts_with(word);
     const int distance = begun ? 1 : edit_distance(word, candidate);
-    if (distance < least) {
+    if (distance < least && distance < int(word.size())) {
       least = distance;
       best = candidate;
     }

@@ -63,7 +63,9 @@ Result<Split> split_words(const Words& words, const std::string& command, const 
   }
   CLI::Option* rest = app.add_option("words", split.positional)->expected(-1);
   (void)rest;
-  const Words names = names_of(options, false);
+  Words names = names_of(options, false);
+  names.emplace_back("help");
+  if (command.empty()) names.insert(names.end(), {"version", "completion"});
   try {
     app.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes them last first
   } catch (const CLI::ArgumentMismatch&) {
@@ -87,7 +89,7 @@ Result<Split> split_words(const Words& words, const std::string& command, const 
       const std::string name = value.starts_with("--") ? value.substr(2, value.find('=') - 2) : "";
       if (takes_value(options[i]) && !name.empty() && std::count(names.begin(), names.end(), name)) {
         return Error{ErrorCode::usage, "no value after --" + options[i].name, "fathom " + command,
-                     "pass " + options[i].value + "; " + value + " is an option itself"};
+                     "pass a value; " + value + " is an option of its own"};
       }
       split.given.emplace_back(&options[i], value);
     }
@@ -100,6 +102,31 @@ Result<Split> split_words(const Words& words, const std::string& command, const 
                  "this command takes options only; see fathom " + command + " --help"};
   }
   return split;
+}
+
+/// The common options that the command does not name itself. `inspect` has a section --config: there the file of
+/// options is meant only by --config=FILE or a word that ends in .toml behind it.
+std::vector<Option> unshadowed(const std::vector<Option>& common, const std::vector<Option>& own) {
+  std::vector<Option> options;
+  for (const Option& option : common) {
+    const auto same = [&](const Option& o) { return o.name == option.name; };
+    if (std::none_of(own.begin(), own.end(), same)) options.push_back(option);
+  }
+  return options;
+}
+
+/// Takes the file of options out of the words of a command that has a --config of its own.
+std::string take_config_file(Words& words) {
+  std::string file;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool joined_value = words[i].starts_with("--config=");
+    const bool next_value = words[i] == "--config" && i + 1 < words.size() && words[i + 1].ends_with(".toml");
+    if (!joined_value && !next_value) continue;
+    file = joined_value ? words[i].substr(9) : words[i + 1];
+    words.erase(words.begin() + long(i), words.begin() + long(i) + (joined_value ? 1 : 2));
+    --i;
+  }
+  return file;
 }
 
 /// Where the command's name stands: behind common options, if any come first.
@@ -288,8 +315,10 @@ Result<CommandLine> parse(std::span<const std::string> words, std::span<const Co
 
   Words own(before.begin(), before.end());
   own.insert(own.end(), words.begin() + long(at) + 1, words.end());
+  const std::vector<Option> rest = unshadowed(shared, command->options);
+  if (rest.size() < shared.size()) common.config = take_config_file(own);
   std::vector<Option> options = command->options;
-  options.insert(options.end(), shared.begin(), shared.end());
+  options.insert(options.end(), rest.begin(), rest.end());
   auto split = split_words(own, command->name, options, command->positional != nullptr);
   if (!split) return split.error();
   if (split->help) {
@@ -312,10 +341,15 @@ Result<CommandLine> parse(std::span<const std::string> words, std::span<const Co
                    "fathom " + command->name, remedy};
     }
   }
-  for (const Option& option : options) {
+  // A name that a command shadows means the common option in the environment.
+  std::vector<Option> variables = shared;
+  for (const Option& option : unshadowed(command->options, shared)) variables.push_back(option);
+  for (const Option& option : variables) {
+    if (option.name == "config" && !common.config.empty()) continue;
     const std::string variable = environment_name(option.name);
     const char* value = std::getenv(variable.c_str());
-    if (value == nullptr || *value == '\0' || line.sources.contains(option.name)) continue;
+    const bool given = line.sources.contains(option.name) && option.name != "config";
+    if (value == nullptr || *value == '\0' || given) continue;
     if (option.planned) continue;  // set for a command of another build; it changes nothing here
     std::vector<std::string> texts = {value};
     if (std::holds_alternative<std::vector<std::string>*>(option.target)) texts = cli::split(value, ',');

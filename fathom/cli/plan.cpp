@@ -46,6 +46,8 @@ struct Plan {
   Prediction first_token, step;
   int64_t prompt = 0;
   bool weights_mapped = false;  // on a CPU weights may stay on disk and be read as needed
+  bool predictable = true;      // the machine says how fast its memory is, not how fast its disks are
+  int64_t model_context = 0;
 };
 
 Result<ModelConfig> config_of(const std::string& model) {
@@ -120,6 +122,8 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
                      with_commas(config->max_position_embeddings),
                  "--context", "pass a smaller value or leave the option out"};
   }
+  plan.predictable = s.experts == "device";
+  plan.model_context = config->max_position_embeddings;
   const int ranks = plan.hardware.devices;
   plan.sequences = s.sequences.value_or(plan.weights_mapped ? 16 : 64);
   add_weights(plan, *config, s);
@@ -175,11 +179,14 @@ std::string text_of(const Plan& plan) {
   memory.add(
       {"there is", with_commas(plan.limit_bytes), size_text(plan.limit_bytes), fit.fits ? "fits" : "does not fit"});
   out += memory.text();
-  out += "\nWith these weights: up to " + with_commas(std::max<int64_t>(fit.largest_context, 0)) +
+  out += "\nWith these weights: up to " + with_commas(std::min(fit.largest_context, plan.model_context)) +
          " tokens for each of " + with_commas(plan.demand.sequences) +
          (plan.demand.sequences == 1 ? " sequence" : " sequences") + ", or up to " +
          with_commas(fit.largest_sequences) + " sequences of " + with_commas(plan.demand.context) + " tokens" +
          (ranks > 1 ? " a rank" : "") + "\n\n";
+  if (!plan.predictable) {
+    return out + "Speed is not predicted: expert weights do not lie in the device's memory.\n";
+  }
   Table speed({{"speed at best"}, {"", Side::right}, {"why"}});
   speed.add({"first token of a prompt of " + with_commas(plan.prompt), duration_text(plan.first_token.seconds),
              prediction_note(plan.first_token)});
@@ -209,7 +216,7 @@ Json json_of(const Plan& plan) {
   tree.set("needed_bytes", Json::of(plan.device_bytes + fit.needed_bytes));
   tree.set("available_bytes", Json::of(plan.limit_bytes));
   tree.set("fits", Json::of(fit.fits));
-  tree.set("largest_context", Json::of(fit.largest_context));
+  tree.set("largest_context", Json::of(std::min(fit.largest_context, plan.model_context)));
   tree.set("largest_sequences", Json::of(fit.largest_sequences));
   const auto prediction = [](const Prediction& p, double value, const char* name) {
     Json entry = Json::object();
@@ -218,6 +225,7 @@ Json json_of(const Plan& plan) {
     entry.set("from", Json::of(p.from));
     return entry;
   };
+  if (!plan.predictable) return tree;
   tree.set("first_token", prediction(plan.first_token, plan.first_token.seconds, "seconds"));
   tree.set("one_user", prediction(plan.step, 1 / plan.step.seconds, "tokens_per_s"));
   tree.set("all_users", prediction(plan.step, double(plan.sequences) / plan.step.seconds, "tokens_per_s"));

@@ -2,10 +2,16 @@
 // Reasoning on stderr: dimmed where colours are allowed, and ended by a line break before the answer begins.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "fathom/cli/terminal.h"
 
 namespace fathom::cli {
+
+/// Whether --reasoning asks for it on stderr: `show` always, nothing said only where a person looks on.
+inline bool shows_reasoning(std::string_view option) {
+  return option == "show" || (option.empty() && stderr_is_terminal());
+}
 
 class ReasoningText {
  public:

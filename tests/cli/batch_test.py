@@ -1,0 +1,173 @@
+"""generate --input: nothing lost and nothing doubled, whatever happens (design/cli.md 2)."""
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+import unittest
+
+from program import PROGRAM, ProgramTest, environment, run
+
+PROMPT = [0, 6, 1491, 512, 2400, 53, 7, 9]  # "Symbol for iron?", thinking off
+
+
+class Batch(ProgramTest):
+    def setUp(self):
+        self.at = self.folder()
+        self.input, self.output = self.at / "in.jsonl", self.at / "out.jsonl"
+
+    def write(self, *lines):
+        self.input.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+
+    def answers(self):
+        text = self.output.read_text()
+        self.assertTrue(text == "" or text.endswith("\n"))
+        return [json.loads(line) for line in text.splitlines()]
+
+    def words(self, *more):
+        return ["generate", "--input", self.input, "--output", self.output, "--greedy", *more]
+
+    def test_lines_of_every_form_are_answered(self):
+        self.write({"id": "ids", "token_ids": PROMPT}, {"id": 2, "prompt_ids": PROMPT, "prompt": "not this"},
+                   {"prompt": "The capital of", "max_tokens": 3}, "",
+                   {"id": "sampled", "token_ids": PROMPT, "temperature": 1, "seed": 3, "stop": ["."], "max_tokens": 9})
+        self.assertEqual(self.succeeds(*self.words()).err, "")
+        found = {a["id"]: a["response"] for a in self.answers()}
+        self.assertEqual(set(found), {"ids", 2, 3, "sampled"})  # a line without an id gets its number
+        self.assertEqual(found["ids"]["text"], "The chemical symbol of iron is Fe.")
+        self.assertEqual(found[2]["token_ids"], found["ids"]["token_ids"])
+        self.assertEqual(len(found[3]["token_ids"]), 3)
+        self.assertNotIn(".", found["sampled"]["text"])
+
+    def test_bad_lines_are_reported_with_their_number_while_the_others_go_on(self):
+        self.write({"id": "a", "token_ids": PROMPT}, "{broken", "[]", {"id": "a", "token_ids": PROMPT}, {"id": "none"},
+                   {"id": "far", "token_ids": [999999]}, {"id": "hot", "token_ids": PROMPT, "temperature": "hot"},
+                   {"id": "url", "url": "/v1/chat/completions", "body": {}}, {"id": "long", "token_ids": [5] * 9000},
+                   {"id": ["x"], "token_ids": PROMPT}, {"id": "z", "token_ids": PROMPT})
+        ran = run(*self.words())
+        self.assertEqual(ran.code, 1)
+        self.assertIn("9 of 11 lines failed: lines 2, 3, 4, 5, 6, 7, 8, 9, 10", ran.err)
+        answers = self.answers()
+        self.assertEqual(len(answers), 11)
+        self.assertEqual({a["id"] for a in answers if "response" in a}, {"a", "z"})
+        errors = {str(a["id"]): a["error"] for a in answers if "error" in a}
+        self.assertEqual(set(errors), {"2", "3", "4", "none", "far", "hot", "url", "long", "10"})
+        self.assertIn("line 1", errors["4"]["message"])
+        self.assertIn("line 7", errors["hot"]["where"])
+        self.assertEqual(set(errors["long"]), {"code", "message", "where", "remedy"})
+        # Going on changes nothing and still tells of the lines that failed.
+        before = self.output.read_bytes()
+        again = run(*self.words("--resume"))
+        self.assertEqual(again.code, 1)
+        self.assertEqual(self.output.read_bytes(), before)
+
+    def test_a_finished_run_resumes_to_nothing(self):
+        self.write({"id": 1, "token_ids": PROMPT})
+        self.succeeds(*self.words())
+        before = self.output.read_bytes()
+        self.succeeds(*self.words("--resume"))
+        self.assertEqual(self.output.read_bytes(), before)
+
+    def test_answers_are_never_overwritten(self):
+        self.write({"id": 1, "token_ids": PROMPT})
+        self.output.write_text('{"id":1,"response":{}}\n')
+        self.fails(2, *self.words(), mentions=["--resume"])
+        self.assertEqual(self.output.read_text(), '{"id":1,"response":{}}\n')
+
+    def test_a_torn_last_line_is_cut_and_asked_again(self):
+        self.write({"id": 1, "token_ids": PROMPT}, {"id": 2, "token_ids": PROMPT})
+        self.succeeds(*self.words())
+        whole = self.output.read_bytes()
+        first = whole.split(b"\n")[0] + b"\n"
+        for torn in (1, 10, len(whole) - len(first) - 1):
+            with self.subTest(torn):
+                self.output.write_bytes(whole[: len(first) + torn])
+                ran = self.succeeds(*self.words("--resume"))
+                self.assertIn("torn", ran.err)
+                self.assertEqual(sorted(a["id"] for a in self.answers()), [1, 2])
+
+    def test_a_file_that_is_not_ours_is_refused(self):
+        self.write({"id": 1, "token_ids": PROMPT})
+        self.output.write_text("hello\n")
+        self.fails(3, *self.words("--resume"), mentions=["line 1"])
+        self.assertEqual(self.output.read_text(), "hello\n")
+
+    def many(self, count):
+        self.write(*({"id": i, "token_ids": PROMPT + [40 + i % 50] * (i % 7), "max_tokens": 6, "ignore_eos": True}
+                     for i in range(count)))
+
+    def start(self, *more):
+        return subprocess.Popen([PROGRAM, *map(str, self.words(*more))], env=environment(), stderr=subprocess.PIPE)
+
+    def test_nothing_is_lost_or_doubled_when_the_program_is_killed_at_any_point(self):
+        self.many(150)
+        chance = random.Random(5)
+        kills = 0
+        for attempt in range(60):
+            program = self.start("--resume", "--concurrency", "4")
+            try:
+                program.communicate(timeout=chance.uniform(0.05, 0.6))
+            except subprocess.TimeoutExpired:
+                program.send_signal(signal.SIGKILL)
+                program.communicate()
+                kills += 1
+            if program.returncode == 0:
+                break
+        else:
+            self.succeeds(*self.words("--resume"))
+        self.assertGreater(kills, 1)
+        answers = self.answers()
+        self.assertEqual(sorted(a["id"] for a in answers), list(range(150)))
+        # The texts are those of a run in one go.
+        self.output.unlink()
+        self.succeeds(*self.words())
+        whole = {a["id"]: a["response"]["token_ids"] for a in self.answers()}
+        self.assertEqual({a["id"]: a["response"]["token_ids"] for a in answers}, whole)
+
+    def test_an_interrupt_leaves_whole_lines_and_exits_130(self):
+        self.many(2000)
+        program = self.start("--concurrency", "4")
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not (self.output.exists() and self.output.stat().st_size > 3000):
+            time.sleep(0.02)
+        program.send_signal(signal.SIGINT)
+        _, err = program.communicate(timeout=60)
+        self.assertEqual(program.returncode, 130)
+        self.assertIn(b"--resume", err)
+        ids = [a["id"] for a in self.answers()]
+        self.assertEqual(len(ids), len(set(ids)))
+        self.assertGreater(len(ids), 0)
+
+    def test_two_runs_cannot_write_the_same_file(self):
+        self.many(2000)
+        program = self.start()
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not (self.output.exists() and self.output.stat().st_size > 0):
+            time.sleep(0.02)
+        try:
+            self.fails(2, *self.words("--resume"), mentions=["another run"])
+        finally:
+            program.kill()
+            program.communicate()
+
+    def test_a_full_disk_is_an_error_and_not_a_lost_line(self):
+        self.write({"id": 1, "token_ids": PROMPT})
+        ran = run("generate", "--input", self.input, "--output", "/dev/full", "--greedy")
+        self.assertEqual(ran.code, 1)
+        self.assertIn("/dev/full", ran.err)
+
+    def test_missing_files(self):
+        self.fails(3, *self.words(), mentions=["in.jsonl"])
+        self.write({"id": 1, "token_ids": PROMPT})
+        self.output = self.at / "no" / "out.jsonl"
+        self.fails(3, *self.words(), mentions=["out.jsonl"])
+
+    def test_an_empty_input_is_done_at_once(self):
+        self.write("")
+        self.succeeds(*self.words())
+        self.assertEqual(self.answers(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

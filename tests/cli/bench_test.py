@@ -1,0 +1,79 @@
+"""bench prefill|decode and check-golden: rows, files, gates (design/cli.md 4, 6)."""
+import csv
+import json
+import os
+import unittest
+import xml.etree.ElementTree
+from pathlib import Path
+
+from program import ROOT, ProgramTest, run
+
+QUICK = ["--repeat", "1", "--warmup", "0", "--threads", "1"]
+SHARED = Path(os.environ.get("FATHOM_SHARED", ROOT.parent / "shared"))
+
+
+class Bench(ProgramTest):
+    def test_a_row_says_what_was_measured(self):
+        row = self.succeeds("bench", "prefill", "--lengths", "40", "--cached", "10", "--replay", "off", "--json", *QUICK).json()
+        wanted = {"bench": "prefill", "length": 40, "batch": 1, "cached": 10, "drafts": 0, "replay": "off",
+                  "backend": "cpu", "threads": 1, "repeat": 1}
+        self.assertEqual({k: row[k] for k in wanted}, wanted)
+        self.assertAlmostEqual(row["tokens_per_s"], 40 / row["ms"] * 1000, delta=0.01 * row["tokens_per_s"])
+        row = self.succeeds("bench", "decode", "--lengths", "4", "--cached", "9", "--batch", "2", "--drafts", "0", "--json",
+                            *QUICK).json()
+        self.assertAlmostEqual(row["tokens_per_s"], 2 / row["ms"] * 1000, delta=0.01 * row["tokens_per_s"])
+
+    def test_lists_make_a_grid(self):
+        rows = self.succeeds("bench", "prefill", "--lengths", "8,16", "--batch", "1,2", "--json", *QUICK).lines()
+        self.assertEqual([(r["length"], r["batch"]) for r in rows], [(8, 1), (8, 2), (16, 1), (16, 2)])
+
+    def test_files_and_the_gate(self):
+        path = self.folder() / "b.csv"
+        words = ["bench", "decode", "--lengths", "8", "--cached", "8", *QUICK]
+        self.succeeds(*words, "--out", path)
+        rows = list(csv.DictReader(path.read_text().splitlines()))
+        self.assertEqual(rows[0]["bench"], "decode")
+        for column in ("machine", "commit", "command"):
+            self.assertTrue(rows[0][column])
+        self.assertIn("tokens/s against", self.succeeds(*words, "--compare", path, "--max-slowdown", "10000%").out)
+        # A recorded run that is far faster than any machine: slower than the gate.
+        rows[0]["tokens_per_s"] = "1e12"
+        path.write_text(",".join(rows[0]) + "\n" + ",".join('"' + v + '"' for v in rows[0].values()) + "\n")
+        ran = run(*words, "--compare", path)
+        self.assertEqual(ran.code, 1)
+        self.assertIn("--max-slowdown", ran.err)
+        path.write_text("a,b\n1,2\n")
+        ran = run(*words, "--compare", path)
+        self.assertEqual(ran.code, 3)
+
+    def test_a_sweep_writes_three_files(self):
+        folder = self.folder() / "sweep"
+        self.succeeds("bench", "decode", "--sweep", "--lengths", "2", "--cached", "4", "--batch", "1,2", "--out", folder, *QUICK)
+        self.assertEqual(sorted(p.name for p in folder.iterdir()), ["decode.csv", "decode.jsonl", "decode.svg"])
+        xml.etree.ElementTree.fromstring((folder / "decode.svg").read_text())
+        self.assertEqual(len((folder / "decode.jsonl").read_text().splitlines()), 2)
+
+    def test_usage(self):
+        self.fails(2, "bench", "prefill", "--sweep", mentions=["--out"])
+        self.fails(2, "bench", "decode", "--cached", "0", mentions=["--cached"])
+        self.fails(2, "bench", "decode", "--max-slowdown", "x", mentions=["--max-slowdown"])
+        self.fails(2, "bench", "prefill", "--lengths", "9000", mentions=["9,000", "8,192"])
+
+
+@unittest.skipUnless((SHARED / "golden/cases.json").exists(), "FATHOM_SHARED does not lead to golden data")
+class CheckGolden(ProgramTest):
+    def test_a_case_passes_and_shows_error_place_and_tolerance(self):
+        ran = self.succeeds("check-golden", "--golden", SHARED / "golden", "--case", "full_f32_noquant")
+        for text in ("largest error", "tolerance", "logits", "0 fail"):
+            self.assertIn(text, ran.out)
+        rows = self.succeeds("check-golden", "--golden", SHARED / "golden", "--case", "quant", "--json").lines()
+        self.assertEqual({r["verdict"] for r in rows}, {"pass"})
+
+    def test_mistakes(self):
+        self.fails(2, "check-golden", mentions=["--golden"])
+        self.fails(2, "check-golden", "--golden", SHARED / "golden", "--case", "nonsense", mentions=["nonsense"])
+        self.fails(3, "check-golden", "--golden", "/nonexistent", mentions=["/nonexistent"])
+
+
+if __name__ == "__main__":
+    unittest.main()
