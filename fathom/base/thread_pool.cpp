@@ -14,6 +14,8 @@ namespace {
 // About 10 us: longer than the gap between two operations of a step, shorter than a time slice.
 constexpr int kSpins = 2000;
 
+constexpr uint32_t kOpen = 1u << 31;
+
 void pause() { __builtin_ia32_pause(); }
 
 int affinity_cpus() {
@@ -75,9 +77,24 @@ void ThreadPool::work(int thread) {
     if (epoch_.load(std::memory_order_acquire) == seen) continue;
     seen = epoch_.load(std::memory_order_acquire);
     if (stop_.load()) return;
+    if (!enter()) continue;
     take_pieces(thread);
-    if (active_.fetch_sub(1, std::memory_order_acq_rel) == 1) active_.notify_one();
+    leave();
   }
+}
+
+// A loop waits for the workers that are inside, not for those that were called: on a busy machine a sleeper may need
+// longer to come than the whole loop takes. Who comes late finds the door closed, or takes part in the next loop.
+bool ThreadPool::enter() {
+  uint32_t door = door_.load(std::memory_order_relaxed);
+  while (door & kOpen) {
+    if (door_.compare_exchange_weak(door, door + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
+void ThreadPool::leave() {
+  if (door_.fetch_sub(1, std::memory_order_acq_rel) == 1) door_.notify_one();  // the last one, and it is closed
 }
 
 void ThreadPool::run_pieces(int64_t count, int64_t grain, Piece piece, void* context) {
@@ -92,14 +109,15 @@ void ThreadPool::run_pieces(int64_t count, int64_t grain, Piece piece, void* con
   count_ = count;
   grain_ = grain;
   next_.store(0, std::memory_order_relaxed);
-  active_.store(uint32_t(workers_.size()), std::memory_order_relaxed);
+  door_.store(kOpen, std::memory_order_release);
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();
   take_pieces(0);
-  for (int i = 0; i < kSpins && active_.load(std::memory_order_acquire) != 0; ++i) pause();
-  for (uint32_t left = active_.load(std::memory_order_acquire); left != 0;
-       left = active_.load(std::memory_order_acquire)) {
-    active_.wait(left, std::memory_order_acquire);
+  door_.fetch_and(~kOpen, std::memory_order_acq_rel);
+  for (int i = 0; i < kSpins && door_.load(std::memory_order_acquire) != 0; ++i) pause();
+  for (uint32_t inside = door_.load(std::memory_order_acquire); inside != 0;
+       inside = door_.load(std::memory_order_acquire)) {
+    door_.wait(inside, std::memory_order_acquire);
   }
 }
 

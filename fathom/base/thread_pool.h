@@ -43,14 +43,16 @@ class ThreadPool {
   void run_pieces(int64_t count, int64_t grain, Piece piece, void* context);
   void work(int thread);
   void take_pieces(int thread);
+  bool enter();
+  void leave();
 
   std::vector<std::thread> workers_;
   Piece piece_ = nullptr;
   void* context_ = nullptr;
   int64_t count_ = 0, grain_ = 1;
   alignas(64) std::atomic<int64_t> next_{0};
-  alignas(64) std::atomic<uint32_t> epoch_{0};   // a loop begins: one more
-  alignas(64) std::atomic<uint32_t> active_{0};  // workers that have not yet left the loop
+  alignas(64) std::atomic<uint32_t> epoch_{0};  // a loop begins: one more
+  alignas(64) std::atomic<uint32_t> door_{0};   // kOpen while the loop may be entered, plus the workers inside
   std::atomic<bool> stop_{false};
 };
 
