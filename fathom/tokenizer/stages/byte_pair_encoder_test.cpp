@@ -67,6 +67,44 @@ TEST(BytePairEncoder, AgreesWithTheRuleAtEveryLengthAroundTheSwitchOfForms) {
   }
 }
 
+TEST(BytePairEncoder, BeginningFromCharactersChangesNothing) {
+  // Characters of two and three bytes that share their bytes, so that random merges make some of them certain, leave
+  // others half joined and join across their borders.
+  constexpr std::string_view kCharacters[] = {"中", "丸", "人", "亭", "ж", "з", "и", "a"};
+  std::string all;
+  for (const std::string_view c : kCharacters) all += c;
+  std::mt19937 random(11);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::pair<int32_t, int32_t>> pairs;
+    while (pairs.size() < 30) {
+      const auto pick = [&] {
+        const size_t x = random() % (all.size() + pairs.size());
+        return x < all.size() ? int32_t(uint8_t(all[x])) : int32_t(256 + x - all.size());
+      };
+      std::pair<int32_t, int32_t> pair{pick(), pick()};
+      if (random() % 2 == 0) {  // neighbours within a character, so that whole characters come about
+        const size_t at = random() % (all.size() - 1);
+        pair = {uint8_t(all[at]), uint8_t(all[at + 1])};
+        if (random() % 2 == 0 && !pairs.empty()) pair.first = int32_t(256 + random() % pairs.size());
+      }
+      if (std::find(pairs.begin(), pairs.end(), pair) == pairs.end()) pairs.push_back(pair);
+    }
+    // Half of the rounds list the merges in disorder: then nothing is certain, and the result must not change either.
+    const Rules rules(pairs);
+    Rules disordered = rules;
+    std::shuffle(disordered.merges.begin(), disordered.merges.end(), random);
+    const Rules& used = round % 2 == 0 ? rules : disordered;
+    const BytePairEncoder encoder(used.bytes, used.merges);
+    for (const size_t length : {size_t(1), size_t(2), size_t(5), size_t(20), size_t(60)}) {
+      std::string piece;
+      for (size_t i = 0; i < length; ++i) piece += kCharacters[random() % std::size(kCharacters)];
+      Ids got;
+      encoder.encode(piece, got);
+      EXPECT_EQ(got, used.encode_slowly(piece)) << piece;
+    }
+  }
+}
+
 TEST(BytePairEncoder, EqualRanksJoinFromTheLeft) {
   const Rules rules({{'a', 'a'}});
   const BytePairEncoder encoder(rules.bytes, rules.merges);
