@@ -25,15 +25,15 @@ struct Model::State {
   std::vector<EngramHash> hashes;
   std::vector<int32_t> token_map;
   std::vector<float> plain, compressed;
-  Scratch scratch;
+  Scratch scratch, kept;  // of a sub-layer; of a call
   // Of the last draft() call, for markov().
   Drafts drafts;
   int64_t draft_sequences = 0;
 
-  explicit State(Memory memory) : scratch(memory) {}
+  explicit State(Memory memory) : scratch(memory), kept(memory) {}
 
   int backtrack() const { return config.num_nextn_predict_layers > 0 ? config.dspark_block_size + 1 : 1; }
-  Step step(Queue& queue, const Trace* trace) { return {queue, ops, scratch, numerics, config, trace}; }
+  Step step(Queue& queue, const Trace* trace) { return {queue, ops, scratch, kept, numerics, config, trace}; }
 };
 
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -102,7 +102,7 @@ enum class Half { encoder, first_decoder, decoder };
 
 Visibility visibility(Step& step, const RowSet& rows, std::span<const Replay> replay, Half half) {
   const int64_t n = rows.rows(), window = step.config.sliding_window;
-  Visibility out{step.scratch.vector<int64_t>(n), step.scratch.vector<int64_t>(n)};
+  Visibility out{step.kept.vector<int64_t>(n), step.kept.vector<int64_t>(n)};
   for (int64_t r = 0; r < n; ++r) {
     const int64_t p = rows.positions[r];
     const Replay& view = replay[size_t(rows.sequence[r])];
@@ -118,8 +118,20 @@ Visibility visibility(Step& step, const RowSet& rows, std::span<const Replay> re
 
 View<const uint8_t, 1> take_image(Step& step, const RowSubset& subset, View<const uint8_t, 1> image) {
   if (image.empty() || subset.all) return image;
-  auto out = step.scratch.vector<uint8_t>(subset.rows.rows());
+  auto out = step.kept.vector<uint8_t>(subset.rows.rows());
   for (int64_t i = 0; i < out.shape[0]; ++i) out[i] = image[subset.index[i]];
+  return out;
+}
+
+// The streams of a subset of rows, copied.
+Streams take_streams(Step& step, const RowSubset& subset, const Streams& streams) {
+  const int64_t rows = subset.rows.rows(), c = step.config.hc_mult;
+  Streams out = make_streams(step, rows);
+  step.ops.gather_rows(step.queue, {streams.x, subset.index, out.x});
+  const auto floats = [c](View<float, 2> view) {
+    return AnyViewMut(reinterpret_cast<uint8_t*>(view.data), DType::f32, view.shape[0], c);
+  };
+  step.ops.gather_rows(step.queue, {floats(streams.pre), subset.index, floats(out.pre)});
   return out;
 }
 
@@ -129,10 +141,11 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
   State& s = *state_;
   const ModelConfig& c = s.config;
   s.scratch.reset();
+  s.kept.reset();
   Step step = s.step(queue, trace);
   const int64_t sequences = batch.rows.sequences();
 
-  auto store_from = s.scratch.vector<int64_t>(sequences);
+  auto store_from = s.kept.vector<int64_t>(sequences);
   for (int64_t i = 0; i < sequences; ++i) store_from[i] = batch.replay[size_t(i)].store_from;
   int64_t most_positions = 0;
   for (int64_t r = 0; r < batch.rows.rows(); ++r)
@@ -170,15 +183,7 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
       in.window_u = same ? in.u : take(step, windowed, in.global_u);
       in.window_rows = windowed.rows;
       if (!running.all) {
-        const AnyViewMut kept = step.activations(running.rows.rows(), streams.x.cols);
-        step.ops.gather_rows(queue, {streams.x, running.index, kept});
-        const auto pre = s.scratch.table<float>(running.rows.rows(), c.hc_mult);
-        const AnyView all(reinterpret_cast<const uint8_t*>(streams.pre.data), DType::f32, streams.pre.shape[0],
-                          c.hc_mult);
-        step.ops.gather_rows(queue,
-                             {all, running.index,
-                              AnyViewMut(reinterpret_cast<uint8_t*>(pre.data), DType::f32, pre.shape[0], c.hc_mult)});
-        streams = {kept, pre};
+        streams = take_streams(step, running, streams);
         image = take_image(step, running, image);
       }
       window = visibility(step, running.rows, batch.replay, Half::first_decoder);
@@ -190,7 +195,7 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
     }
     if (plan.draft_input) {
       if (features.data == nullptr) {
-        features = step.activations(running.rows.rows(), targets * c.hidden_size);
+        features = s.kept.rows(s.numerics.activations, running.rows.rows(), targets * c.hidden_size);
         feature_rows = running.rows;
       }
       step.ops.stream_mean(queue, {streams.x, c.hc_mult, features.columns(target++ * c.hidden_size, c.hidden_size)});
@@ -204,7 +209,9 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
     in.window_begin = window.begin;
     in.window_end = window.end;
     spread(step, attention(step, context, w, l, plan, in, shared), mixes, streams);
+    s.scratch.reset();
     expert_site(step, w, streams, image, c.num_experts_per_tok);
+    s.scratch.reset();
     step.record("layers." + std::to_string(l) + ".streams", streams.x);
   }
 
@@ -215,9 +222,9 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
 
   // Logits of the wanted rows only.
   const int64_t wanted = batch.logit_rows.shape[0];
-  const auto logits = s.scratch.table<float>(wanted, c.vocab_size);
+  const auto logits = s.kept.table<float>(wanted, c.vocab_size);
   if (wanted == 0) return logits;
-  auto index = s.scratch.vector<int32_t>(wanted);
+  auto index = s.kept.vector<int32_t>(wanted);
   for (int64_t i = 0, at = 0; i < wanted; ++i) {
     if (running.all) {
       index[i] = batch.logit_rows[i];
@@ -239,11 +246,12 @@ Drafts Model::draft(Queue& queue, const DraftBatch& batch, CacheMemory& cache) {
   State& s = *state_;
   check(s.config.num_nextn_predict_layers > 0, "the model has draft stages");
   s.scratch.reset();
+  s.kept.reset();
   Step step = s.step(queue, nullptr);
   const AttentionContext context{s.map, cache, {}, batch.slots, {}, s.plain, s.compressed, 0};
   const AnyViewMut hidden = draft_hidden(step, context, s.weights, batch);
-  const AnyViewMut logits =
-      linear(step, Matrix(rms_norm(step, hidden, s.weights.draft_norm)), s.weights.head, DType::f32);
+  const AnyViewMut logits = s.kept.rows(DType::f32, hidden.rows, s.config.vocab_size);
+  step.ops.linear(queue, {Matrix(rms_norm(step, hidden, s.weights.draft_norm)), s.weights.head, logits, 1});
   s.drafts = {logits.as<float>(), hidden};
   s.draft_sequences = batch.tokens.shape[0];
   return s.drafts;
@@ -256,6 +264,7 @@ void Model::markov(Queue& queue, int draft_step, View<const int32_t, 1> previous
   Step step = s.step(queue, nullptr);
   const int64_t n = s.draft_sequences, block = c.dspark_block_size, h = c.hidden_size, rank = c.dspark_markov_rank;
   check(previous.shape[0] == n && draft_step < block, "markov() follows draft() of the same sequences");
+  s.scratch.reset();
   auto rows = s.scratch.vector<int32_t>(n);
   for (int64_t i = 0; i < n; ++i) rows[i] = int32_t(i * block + draft_step);
 

@@ -14,12 +14,12 @@ struct RowSubset {
   bool all = false;
 };
 
-/// The rows of each sequence at or above from(sequence).
+/// The rows of each sequence at or above from(sequence). Lives as long as the call.
 template <class From>
 RowSubset rows_from(Step& step, const RowSet& rows, From from) {
   const int64_t n = rows.rows(), sequences = rows.sequences();
-  auto index = step.scratch.vector<int32_t>(n);
-  auto begin = step.scratch.vector<int32_t>(sequences + 1);
+  auto index = step.kept.vector<int32_t>(n);
+  auto begin = step.kept.vector<int32_t>(sequences + 1);
   int32_t count = 0;
   for (int64_t s = 0; s < sequences; ++s) {
     begin[s] = count;
@@ -30,8 +30,8 @@ RowSubset rows_from(Step& step, const RowSet& rows, From from) {
   }
   begin[sequences] = count;
   if (count == n) return {rows, index, true};
-  auto positions = step.scratch.vector<int64_t>(count);
-  auto sequence = step.scratch.vector<int32_t>(count);
+  auto positions = step.kept.vector<int64_t>(count);
+  auto sequence = step.kept.vector<int32_t>(count);
   for (int32_t i = 0; i < count; ++i) {
     positions[i] = rows.positions[index[i]];
     sequence[i] = rows.sequence[index[i]];

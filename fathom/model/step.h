@@ -12,7 +12,8 @@ namespace fathom {
 struct Step {
   Queue& queue;
   const Operations& ops;
-  Scratch& scratch;
+  Scratch& scratch;  // of one layer: forgotten with the next
+  Scratch& kept;     // of the whole call
   const Numerics& numerics;
   const ModelConfig& config;
   const Trace* trace;

@@ -22,8 +22,8 @@ void select_entries(Step& step, const AttentionContext& context, const BlockWeig
   const auto codes = step.scratch.table<uint8_t>(n, heads * row_bytes(format, channels));
   step.ops.encode_rows(step.queue, {queries, int(heads), format, codes});
 
-  const auto entries = step.scratch.table<int32_t>(n, c.index_topk);
-  const auto count = step.scratch.vector<int32_t>(n);
+  const auto entries = step.kept.table<int32_t>(n, c.index_topk);  // layers behind this one read them
+  const auto count = step.kept.vector<int32_t>(n);
   SelectRows op;
   op.rows = rows;
   op.queries = codes;
@@ -38,7 +38,7 @@ void select_entries(Step& step, const AttentionContext& context, const BlockWeig
   op.entries = entries;
   op.count = count;
   if (plan.candidate_source) {
-    shared.candidates = {step.scratch.table<int32_t>(n, c.candidate_topk_blocks), step.scratch.vector<int32_t>(n)};
+    shared.candidates = {step.kept.table<int32_t>(n, c.candidate_topk_blocks), step.kept.vector<int32_t>(n)};
   }
   if (plan.candidate_source || plan.in_candidates) {
     op.block_size = int(c.candidate_block_size);

@@ -100,7 +100,9 @@ AnyViewMut draft_hidden(Step& step, const AttentionContext& context, const Weigh
     spread(step, stage_attention(step, context, w, layer, u, block), mixes, streams);
     expert_site(step, w, streams, {}, c.dspark_num_experts_per_tok);
   }
-  return collapse(step, streams);
+  const AnyViewMut out = step.kept.rows(step.numerics.activations, streams.x.rows, c.hidden_size);
+  step.ops.stream_collapse(step.queue, {streams.x, streams.pre, out});
+  return out;
 }
 
 }  // namespace fathom

@@ -1,22 +1,28 @@
 #include "fathom/model/mhc/streams.h"
 
+#include <utility>
+
 namespace fathom {
+
+Streams make_streams(Step& step, int64_t rows) {
+  const int64_t c = step.config.hc_mult;
+  return {step.kept.rows(step.numerics.activations, rows, c * step.config.hidden_size), step.kept.table<float>(rows, c),
+          step.kept.table<float>(rows, c)};
+}
 
 Streams open_streams(Step& step, AnyView table, View<const int32_t, 1> ids) {
   const int64_t rows = ids.shape[0], c = step.config.hc_mult;
-  const AnyViewMut x = step.activations(rows, c * step.config.hidden_size);
-  step.ops.embed(step.queue, {ids, table, x, int(c)});
-  auto pre = step.scratch.table<float>(rows, c);
+  const Streams out = make_streams(step, rows);
+  step.ops.embed(step.queue, {ids, table, out.x, int(c)});
   for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t i = 0; i < c; ++i) pre(r, i) = i == 0 ? 1.0f : 0.0f;
+    for (int64_t i = 0; i < c; ++i) out.pre(r, i) = i == 0 ? 1.0f : 0.0f;
   }
-  return {x, pre};
+  return out;
 }
 
 SiteMixes site_mixes(Step& step, const MixWeights& weights, const Streams& streams) {
   const int64_t rows = streams.x.rows, c = step.config.hc_mult;
-  SiteMixes out{step.scratch.table<float>(rows, c), step.scratch.table<float>(rows, c),
-                step.scratch.table<float>(rows, c * c)};
+  const SiteMixes out{step.scratch.table<float>(rows, c), step.scratch.table<float>(rows, c * c)};
   StreamMixes op;
   op.streams = streams.x;
   op.fn = weights.fn;
@@ -25,7 +31,7 @@ SiteMixes site_mixes(Step& step, const MixWeights& weights, const Streams& strea
   op.iterations = step.config.hc_sinkhorn_iters;
   op.sinkhorn_eps = float(step.config.hc_eps);
   op.norm_eps = float(step.config.rms_norm_eps);
-  op.pre = out.pre;
+  op.pre = streams.next;
   op.post = out.post;
   op.comb = out.comb;
   step.ops.stream_mixes(step.queue, op);
@@ -40,7 +46,7 @@ AnyViewMut collapse(Step& step, const Streams& streams) {
 
 void spread(Step& step, AnyView y, const SiteMixes& mixes, Streams& streams) {
   step.ops.stream_spread(step.queue, {y, mixes.post, mixes.comb, streams.x});
-  streams.pre = mixes.pre;
+  std::swap(streams.pre, streams.next);
 }
 
 }  // namespace fathom
