@@ -38,6 +38,7 @@ TEST(Replay, CompactRunsTheLastRowsOfThePrompt) {
     EXPECT_EQ(plan.decoder_from, first_kept) << length;
     EXPECT_EQ(plan.decoder_cut, first_kept) << length;  // row 860 sees one key, itself
     EXPECT_EQ(plan.decoder_window_from, first_kept) << length;
+    EXPECT_EQ(plan.first_decoder_cut, first_kept) << length;
   }
 }
 
@@ -46,6 +47,7 @@ TEST(Replay, MaskRunsEveryRowAndHidesTheSameKeys) {
   EXPECT_EQ(plan.decoder_from, 0);
   EXPECT_EQ(plan.decoder_window_from, 0);
   EXPECT_EQ(plan.decoder_cut, 860);
+  EXPECT_EQ(plan.first_decoder_cut, 860);
 }
 
 TEST(Replay, OffIsThePlainPrefillAndUsesNoHit) {
@@ -59,6 +61,7 @@ TEST(Replay, HaloKeepsTheConeOfTheLastRow) {
   EXPECT_EQ(plan.decoder_from, 100'000 - 2'420);
   EXPECT_EQ(plan.decoder_cut, 100'000 - 2'420);
   EXPECT_EQ(plan.decoder_window_from, 100'000 - 2'420 - 127);  // layer 20 projects the keys of 127 rows before
+  EXPECT_EQ(plan.first_decoder_cut, 100'000 - 2'420 - 127);    // and sees them
   // With a hit: 20 encoder windows of 127 before min(h, L - 2,420).
   EXPECT_EQ(plan_replay(kFlash, ReplayMode::halo, 100'000, 99'968).start, 100'000 - 2'420 - 2'540);
   EXPECT_EQ(plan_replay(kFlash, ReplayMode::halo, 100'000, 51'200).start, 51'200 - 2'540);

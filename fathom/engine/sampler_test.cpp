@@ -99,6 +99,40 @@ TEST_F(SamplerTest, LogprobsAreThoseOfTheRawLogits) {
   EXPECT_EQ(logprob_of(logits, 0, 1000).top.size(), 4u);
 }
 
+std::vector<RowSampling> drawn;  // names that the operations of the next test were given
+
+// Engine.md 8.2: the key is the seed (drafts: + 1,000,000,007), the position that of the token that is drawn.
+TEST_F(SamplerTest, DrawsAreNamedBySeedAndPosition) {
+  Operations ops = reference_operations();
+  ops.sample = [](Queue& queue, const Sample& op) {
+    drawn.insert(drawn.end(), op.rows.begin(), op.rows.end());
+    reference_operations().sample(queue, op);
+  };
+  ops.accept = [](Queue& queue, const Accept& op) {
+    drawn.insert(drawn.end(), op.rows.begin(), op.rows.end());
+    reference_operations().accept(queue, op);
+  };
+  Sampler sampler(ops, *queue_, 3);
+  SamplerState at = state({}, 5);
+  std::vector<float> logits = {1, 2, 3, 3, 2, 1};
+  std::vector<int32_t> drafts = {0}, tokens, begin;
+  const Choice draft{&at, 0, {}, 40, 2};
+  drawn.clear();
+  sampler.propose(View<float, 2>(logits.data(), {1, 3}), {&draft, 1}, drafts);
+  ASSERT_EQ(drawn.size(), 1u);
+  EXPECT_EQ(drawn[0].seed, 1'000'000'012u);
+  EXPECT_EQ(drawn[0].position, 40u);
+  EXPECT_EQ(drawn[0].role, 0u);
+  const Choice verify{&at, 0, drafts, 40, 2};
+  drawn.clear();
+  sampler.choose(View<const float, 2>(logits.data(), {2, 3}), {&verify, 1}, tokens, begin);
+  ASSERT_EQ(drawn.size(), 4u);  // two rows drawn, the same two verified
+  for (const size_t i : {0u, 1u, 2u, 3u}) {
+    EXPECT_EQ(drawn[i].seed, 5u);
+    EXPECT_EQ(drawn[i].position, 40 + i % 2);
+  }
+}
+
 // Case num-04: settings must have the effect that they name. 100,000 draws each.
 TEST_F(SamplerTest, SettingsChangeTheLawAsTheySay) {
   const std::vector<float> logits = {2, 1, 0, -1};

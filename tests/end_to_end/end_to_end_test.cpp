@@ -149,6 +149,30 @@ TEST_P(EndToEnd, PromptLogprobsDoNotDependOnPieces) {
   }
 }
 
+// The last positions that the model knows: drafts shrink, rows stay inside, the answer ends with `length`.
+TEST_P(EndToEnd, TheAnswerEndsWithTheContextOfTheModel) {
+  if (!fast()) GTEST_SKIP() << "8,192 positions take the reference too long";
+  std::vector<std::vector<int32_t>> texts;
+  for (const int drafts : {0, 5}) {
+    EngineOptions options = options_of(GetParam());
+    options.context = 0;
+    options.drafts = drafts;
+    Engine engine = open_engine(options);
+    ASSERT_EQ(engine.options().context, 8'192);
+    std::vector<int32_t> prompt;
+    while (prompt.size() < 8'183) prompt.insert(prompt.end(), {450, 451, int32_t(500 + prompt.size() % 900)});
+    prompt.resize(8'183);
+    Request request = greedy(prompt, 0);
+    request.sampling.ignore_eos = true;
+    const RequestId id = submit(engine, request);
+    const Answer answer = run(engine).at(id);
+    EXPECT_EQ(answer.finish.reason, FinishReason::length);
+    EXPECT_EQ(answer.ids.size(), 9u);
+    texts.push_back(answer.ids);
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, EndToEnd, testing::Values("cpu", "reference"),
                          [](const auto& info) { return std::string(info.param); });
 

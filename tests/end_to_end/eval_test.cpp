@@ -1,7 +1,7 @@
 // The held-out prompts of the miniature's card: answers token for token, and how many drafts are accepted.
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "tests/end_to_end/miniature.h"
 
@@ -13,6 +13,7 @@ constexpr int64_t kMaxTokens = 200;  // the longest expected answer has fewer
 struct Line {
   int number;
   std::vector<int32_t> prompt, answer;
+  bool near_tie;  // the reference's wrong answers: their best two logits differ by 0.35 at most, all others' by 2.9
 };
 
 std::vector<Line> eval_lines() {
@@ -21,7 +22,7 @@ std::vector<Line> eval_lines() {
   std::string text;
   for (int number = 0; std::getline(file, text); ++number) {
     const auto json = nlohmann::json::parse(text);
-    lines.push_back({number, json["prompt_ids"], json["completion_ids"]});
+    lines.push_back({number, json["prompt_ids"], json["completion_ids"], json["gap"].get<double>() < 1});
   }
   return lines;
 }
@@ -39,22 +40,24 @@ std::vector<Line> chosen_lines() {
   return out;
 }
 
-// The card: 394 of 400 in every numerics mode, the same six wrong.
+// The card: 394 of 400 answers are right in every numerics mode. The other six stand on near ties and may come out
+// either way.
 void expect_the_card(Engine& engine, const std::vector<Line>& lines, double& accepted) {
   std::map<RequestId, const Line*> asked;
   for (const Line& line : lines) asked[submit(engine, greedy(line.prompt, kMaxTokens))] = &line;
-  int right = 0;
   double sum = 0;
   for (const auto& [id, answer] : run(engine)) {
-    right += answer.ids == asked[id]->answer;
     sum += accepted_per_round(answer.finish.usage);
+    if (asked[id]->near_tie) continue;
+    EXPECT_EQ(answer.ids, asked[id]->answer) << "line " << asked[id]->number;
   }
   accepted = sum / double(lines.size());
-  EXPECT_EQ(right, lines.size() == 400 ? 394 : int(lines.size()));
 }
 
 TEST(Eval, TheAnswersAreThoseOfTheCardWithAndWithoutDrafts) {
   const auto lines = chosen_lines();
+  const auto near_ties = std::count_if(lines.begin(), lines.end(), [](const Line& line) { return line.near_tie; });
+  EXPECT_EQ(near_ties, lines.size() == 400 ? 6 : 0);
   for (const auto mode : {ReplayMode::off, ReplayMode::compact}) {
     for (const int drafts : {0, 5}) {
       EngineOptions options;
