@@ -3,7 +3,7 @@
 // these steps, so that the same logits give the same token on every machine (spec/engine.md ). All numbers
 // are double, and every operation is rounded by itself (no fused multiply-add).
 //   x          logit / temperature; `best` is the largest. A logit of NaN counts as -inf.
-//   w          law_weight(x - best): 0 for what is below -700, so also for -inf
+//   w          law_weight(x - best). What is below -700, so also -inf, counts as -700: its law is 0 anyway.
 //   sum of w   in eight lanes: lane l adds the tokens with id mod 8 = l in rising order; then (l) + (l + 4), (l) + (l +
 //   2),
 //              and the last two
@@ -16,6 +16,7 @@
 // A temperature below 1e-5 (and a row without a finite largest logit) is greedy: the first of the largest logits has
 // the law 2^31, all others 0.
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -24,10 +25,13 @@ namespace fathom {
 inline constexpr double kCertain = 0x1p31;  // probability 1 in a law
 inline constexpr float kGreedyBelow = 1e-5f;
 
-/// e^x for x <= 0: x = n ln 2 + r, then a polynomial in r, then 2^n. Within 1e-15 of the true value, relative.
+/// e^max(x, -700) for x <= 0: x = n ln 2 + r, then a polynomial in r, then 2^n. Within 1e-15 of the true value,
+/// relative.
 [[gnu::always_inline]] inline double law_weight(double x) {
   constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52: adding it leaves an integer in the low bits
-  const double bounded = x < -700 ? -700.0 : x;
+  // Among numbers <= 0 the smaller has the larger bits. (A choice between doubles would keep the compiler from
+  // vectors.)
+  const double bounded = std::bit_cast<double>(std::min(std::bit_cast<uint64_t>(x), std::bit_cast<uint64_t>(-700.0)));
   const double shifted = bounded * 1.4426950408889634 + kRound;
   const double n = shifted - kRound;
   const double r = (bounded - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
@@ -45,8 +49,8 @@ inline constexpr float kGreedyBelow = 1e-5f;
   p = p * r + 0.5;
   p = p * r + 1.0;
   p = p * r + 1.0;
-  const double scale = std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) + 1023) << 52);
-  return x < -700 ? 0.0 : p * scale;
+  const double power = std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) + 1023) << 52);
+  return p * power;
 }
 
 }  // namespace fathom

@@ -22,15 +22,16 @@ inline const uint8_t* window_entry(const LatentAttention& op, int64_t sequence, 
 }
 
 // Decodes row r's keys, window first; returns their number. Zeros fill the last tile.
+template <class Tiles>
 [[gnu::always_inline]] inline int64_t decode_keys(const LatentAttention& op, int64_t r, int64_t channels, float* keys) {
   const int64_t sequence = op.rows.sequence[r];
   int64_t n = 0;
   for (int64_t p = op.window_begin[r]; p < op.window_end[r]; ++p) {
-    decode_key(op.window_format, window_entry(op, sequence, p), channels, keys + n++ * channels);
+    decode_key<Tiles>(op.window_format, window_entry(op, sequence, p), channels, keys + n++ * channels);
   }
   const int64_t entries = op.entries.empty() ? 0 : op.count[r];
   for (int64_t i = 0; i < entries; ++i) {
-    decode_key(op.entry_format, op.latents.entry(sequence, op.entries(r, i)), channels, keys + n++ * channels);
+    decode_key<Tiles>(op.entry_format, op.latents.entry(sequence, op.entries(r, i)), channels, keys + n++ * channels);
   }
   const int64_t padded = (n + kKeys - 1) / kKeys * kKeys;
   for (int64_t i = n * channels; i < padded * channels; ++i) keys[i] = 0;
@@ -72,7 +73,7 @@ template <class T, class Tiles>
   float* logits = keys + most * channels;
   float* query = logits + most * kHeads;
   for (int64_t r = begin; r < end; ++r) {
-    const int64_t n = decode_keys(op, r, channels, keys);
+    const int64_t n = decode_keys<Tiles>(op, r, channels, keys);
     const T* q = row_of<T>(op.queries, r);
     T* out = row_of<T>(op.out, r);
     for (int64_t first = 0; first < op.heads; first += kHeads) {

@@ -27,6 +27,7 @@ void set_row_operations(Operations& table, Isa isa) {
   set(table.stream_collapse, isa, kStreamCollapse);
   set(table.stream_spread, isa, kStreamSpread);
   set(table.stream_mean, isa, kStreamMean);
+  set(table.sample, isa, kSample);
 }
 
 }  // namespace fathom::cpu

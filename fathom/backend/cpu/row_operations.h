@@ -23,6 +23,7 @@ extern const Variants<StreamMixes> kStreamMixes;
 extern const Variants<StreamCollapse> kStreamCollapse;
 extern const Variants<StreamSpread> kStreamSpread;
 extern const Variants<StreamMean> kStreamMean;
+extern const Variants<Sample> kSample;
 
 /// Puts the variants for `isa` into the table; nothing for portable.
 void set_row_operations(Operations& table, Isa isa);

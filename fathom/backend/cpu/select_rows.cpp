@@ -99,6 +99,7 @@ void choose_blocks(const SelectRows& op, int64_t r, int64_t visible, const float
 }
 
 // Queries of row r as [groups of 8 heads][channels][8], weights as [groups][8].
+template <class Tiles>
 [[gnu::always_inline]] inline void decode_query(const SelectRows& op, int64_t r, float* query, float* weights) {
   const int64_t bytes = row_bytes(op.format, op.channels), groups = (op.heads + kHeads - 1) / kHeads;
   const uint8_t* in = op.queries.data + r * op.queries.stride[0];
@@ -106,7 +107,7 @@ void choose_blocks(const SelectRows& op, int64_t r, int64_t visible, const float
   std::fill(weights, weights + groups * kHeads, 0.0f);
   float* head = memory().ranks.get<float>(op.channels);
   for (int64_t h = 0; h < op.heads; ++h) {
-    decode_key(op.format, in + h * bytes, op.channels, head);
+    decode_key<Tiles>(op.format, in + h * bytes, op.channels, head);
     float* to = query + h / kHeads * op.channels * kHeads + h % kHeads;
     for (int64_t i = 0; i < op.channels; ++i) to[i * kHeads] = head[i];
     const float weight = op.head_weights.dtype == DType::bf16 ? number(row_of<uint16_t>(op.head_weights, r), h)
@@ -143,13 +144,13 @@ template <class Tiles>
     if (rows[i].everything) continue;
     most = std::max(most, rows[i].visible);
     float* query = queries + i * per_query;
-    decode_query(op, first + i, query, query + groups * op.channels * kHeads);
+    decode_query<Tiles>(op, first + i, query, query + groups * op.channels * kHeads);
   }
   const int64_t sequence = op.rows.sequence[first];
   for (int64_t begin = 0; begin < most; begin += kKeyBlock) {
     const int64_t n = std::min(kKeyBlock, most - begin), padded = (n + kKeys - 1) / kKeys * kKeys;
     for (int64_t k = 0; k < n; ++k) {
-      decode_key(op.format, op.keys.entry(sequence, begin + k), op.channels, keys + k * op.channels);
+      decode_key<Tiles>(op.format, op.keys.entry(sequence, begin + k), op.channels, keys + k * op.channels);
     }
     std::fill(keys + n * op.channels, keys + padded * op.channels, 0.0f);
     for (int64_t i = 0; i < count; ++i) {
@@ -170,11 +171,11 @@ template <class Tiles>
   const int64_t groups = (op.heads + kHeads - 1) / kHeads;
   float* query = memory().queries.get<float>(groups * (op.channels + 1) * kHeads);
   float* keys = memory().keys.get<float>(kKeys * op.channels);
-  decode_query(op, r, query, query + groups * op.channels * kHeads);
+  decode_query<Tiles>(op, r, query, query + groups * op.channels * kHeads);
   for (int64_t begin = 0; begin < choices; begin += kKeys) {
     for (int64_t k = 0; k < kKeys; ++k) {  // past the end: the last one again
       const int32_t e = entries[std::min(begin + k, choices - 1)];
-      decode_key(op.format, op.keys.entry(op.rows.sequence[r], e), op.channels, keys + k * op.channels);
+      decode_key<Tiles>(op.format, op.keys.entry(op.rows.sequence[r], e), op.channels, keys + k * op.channels);
     }
     score_tile<Tiles>(op, keys, query, query + groups * op.channels * kHeads, scores + begin);
   }
