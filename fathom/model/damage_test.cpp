@@ -250,8 +250,9 @@ std::vector<Way> unknown_tensors() {
 class DamagedCheckpoint : public testing::TestWithParam<std::vector<Way> (*)()> {};
 
 TEST_P(DamagedCheckpoint, IsNamedNeverOpened) {
+  const Files sound = sound_files();
   for (const Way& way : GetParam()()) {
-    Files files = sound_files();
+    Files files = sound;
     way.damage(files);
     const auto views = views_of(files);
     const auto opened = open_model(views);

@@ -130,12 +130,15 @@ TensorSpec spec_of(const ModelConfig& config, std::string_view name) {
   return {};
 }
 
-std::vector<uint8_t> bytes_of(const ModelConfig& config, uint64_t seed, std::string_view name) {
-  const TensorSpec spec = spec_of(config, name);
+std::vector<uint8_t> bytes_of(const ModelConfig& config, uint64_t seed, const TensorSpec& spec) {
   std::vector<uint8_t> bytes(size_t(spec.bytes()));
   const int64_t cols = spec.shape[spec.shape.rank() - 1];
   fill_initial_rows(config, seed, spec, 0, spec.shape.elements() / cols, bytes);
   return bytes;
+}
+
+std::vector<uint8_t> bytes_of(const ModelConfig& config, uint64_t seed, std::string_view name) {
+  return bytes_of(config, seed, spec_of(config, name));
 }
 
 // Values of a weight as stored: code x 2^(scale - 127).
@@ -247,7 +250,7 @@ TEST(InitialWeights, AreTheSameBytesOnEveryMachine) {
   const ModelConfig config = *preset_config("tiny");
   uint64_t hash = 0xcbf29ce484222325u;
   for (const TensorSpec& tensor : tensor_list(config)) {
-    for (const uint8_t byte : bytes_of(config, 1, tensor.name)) hash = (hash ^ byte) * 0x100000001b3u;
+    for (const uint8_t byte : bytes_of(config, 1, tensor)) hash = (hash ^ byte) * 0x100000001b3u;
   }
   EXPECT_EQ(hash, 9574786174712161712u);
 }
