@@ -84,11 +84,10 @@ Json to_json(const Answer& answer, int64_t index, const Tokenizer* tokenizer) {
 }
 
 Error for_people(Error error) {
-  if (error.where == "ids") {
-    error.where = "the prompt";
-    if (error.code == ErrorCode::out_of_range && error.message.find("room") != std::string::npos) {
-      error.remedy = "shorten it, or pass a larger --context";
-    }
+  if (error.where == "ids") error.where = "the prompt";
+  const std::string engine = "open the engine with a longer context";
+  if (const size_t at = error.remedy.find(engine); at != std::string::npos) {
+    error.remedy.replace(at, engine.size(), "pass a larger --context");
   }
   return error;
 }

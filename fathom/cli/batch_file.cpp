@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,7 +16,9 @@ namespace fathom::cli {
 namespace {
 
 Error system_error(const std::string& what, const std::string& path) {
-  return Error{ErrorCode::failed, what + ": " + std::strerror(errno), path,
+  const ErrorCode code =
+      errno == ENOENT || errno == ENOTDIR || errno == EISDIR ? ErrorCode::not_found : ErrorCode::failed;
+  return Error{code, what + ": " + std::strerror(errno), path,
                errno == ENOSPC ? "make room, then go on with --resume" : "check the folder and its permissions"};
 }
 
@@ -71,6 +74,9 @@ Result<BatchOutput> BatchOutput::open(const std::string& path, bool resume) {
   if (::flock(output.descriptor_, LOCK_EX | LOCK_NB) != 0) {
     return Error{ErrorCode::usage, "another run is writing this file", path, "wait for it, or choose another --output"};
   }
+  struct stat info = {};
+  if (::fstat(output.descriptor_, &info) != 0) return system_error("cannot read the file's size", path);
+  if (!S_ISREG(info.st_mode)) return output;  // a pipe or a device holds no earlier answers
   std::string text;
   std::string piece(size_t(1) << 20, '\0');
   for (int64_t at = 0;;) {

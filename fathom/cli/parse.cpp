@@ -15,6 +15,9 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+/// Stands for the empty value of `--name=`, for which CLI11 would take the next word.
+constexpr const char* kEmpty = "\x01";
+
 Words names_of(std::span<const Option> options, bool with_planned) {
   Words names;
   for (const Option& option : options) {
@@ -67,7 +70,11 @@ Result<Split> split_words(const Words& words, const std::string& command, const 
   names.emplace_back("help");
   if (command.empty()) names.insert(names.end(), {"version", "completion"});
   try {
-    app.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes them last first
+    Words last_first(words.rbegin(), words.rend());  // as CLI11 takes them
+    for (std::string& word : last_first) {
+      if (word.starts_with("--") && word.ends_with('=')) word += kEmpty;
+    }
+    app.parse(std::move(last_first));
   } catch (const CLI::ArgumentMismatch&) {
     // Only a valued option at the very end can come here.
     const std::string last = words.empty() ? "" : words.back();
@@ -77,7 +84,7 @@ Result<Split> split_words(const Words& words, const std::string& command, const 
   }
   if (split.help) return split;
   for (const std::string& word : app.remaining()) {
-    if (word.starts_with('-') && word != "-") return unknown_option(word, command, names);
+    if (word.starts_with('-') && word != "-" && word != "--") return unknown_option(word, command, names);
   }
   for (size_t i = 0; i < options.size(); ++i) {
     if (handles[i]->count() == 0) continue;
@@ -85,7 +92,8 @@ Result<Split> split_words(const Words& words, const std::string& command, const 
       const auto refused = assign(options[i], "", "fathom " + command);
       return refused.error();
     }
-    for (const std::string& value : values[i]) {
+    for (std::string& value : values[i]) {
+      if (value == kEmpty) value.clear();
       const std::string name = value.starts_with("--") ? value.substr(2, value.find('=') - 2) : "";
       if (takes_value(options[i]) && !name.empty() && std::count(names.begin(), names.end(), name)) {
         return Error{ErrorCode::usage, "no value after --" + options[i].name, "fathom " + command,

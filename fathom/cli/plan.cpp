@@ -42,6 +42,7 @@ struct Plan {
   int64_t device_bytes = 0;  // weights, activations and reserve: all but the cache
   int64_t limit_bytes = 0;   // of a device
   CacheDemand demand;        // of a rank
+  CacheDemand least;         // the same with one sequence
   int64_t sequences = 0;     // of all ranks
   Prediction first_token, step;
   int64_t prompt = 0;
@@ -145,6 +146,9 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
                  .sequences = mine,
                  .block_bytes = sizes.layout.block_bytes,
                  .slot_bytes = sizes.layout.slot_bytes};
+  plan.least = plan.demand;
+  plan.least.sequences = 1;
+  plan.least.free_bytes += activations - activation_bytes(*config, s.step_rows + drafts + 1, context);
   const int64_t slots = mine * sizes.layout.slot_bytes;
   const std::string each = with_commas(mine) + (mine == 1 ? " sequence" : " sequences");
   plan.parts.push_back(
@@ -271,10 +275,19 @@ Result<int> run_plan(const Settings& s, const Common& common) {
     return printed.error();
   }
   if (plan->demand.free_bytes < 0) {
+    const int64_t context = std::min(fit_cache(plan->least).largest_context, plan->model_context);
+    std::string remedy = "no context fits; use more devices, or put experts elsewhere (--experts ram)";
+    if (context > 0) {
+      remedy = "fewer sequences fit: one with a context of up to " + with_commas(context) + " tokens";
+    } else if (plan->weights_mapped) {
+      remedy =
+          "no context fits; weights are mapped, so the model runs, but reads them from disk for every token (--experts "
+          "disk plans for that)";
+    }
     return Error{ErrorCode::out_of_memory,
                  "weights, activations and reserve take " + with_commas(plan->device_bytes) + " bytes of " +
                      with_commas(plan->limit_bytes),
-                 plan->hardware.name, "no context fits; use more devices, or put experts elsewhere (--experts ram)"};
+                 plan->hardware.name, remedy};
   }
   if (auto fits = check_fit(plan->demand); !fits) return fits.error();
   return kDone;
