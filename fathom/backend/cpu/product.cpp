@@ -52,7 +52,7 @@ void run_panel(const Product& product, const Job& job, int64_t panel_index, int6
   if (job.x_row) tile.x_row = job.x_row + begin;
   const uint8_t* x = product.x + job.x_column * element + (job.x_row ? 0 : (job.x_first + begin) * product.x_stride);
   if (tile.rows <= kernels.few_rows) {
-    const uint8_t* few[8];
+    const uint8_t* few[kMostFewRows];
     tile.x = x;
     for (int64_t r = 0; r < tile.rows; ++r) few[r] = tile.row(r);
     kernels.multiply_panel(panel, few, int(tile.rows), product.columns, sums);

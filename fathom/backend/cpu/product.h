@@ -22,8 +22,9 @@
 
 namespace fathom::cpu {
 
-inline constexpr int kPanel = 32;       // outputs
-inline constexpr int kBlock = 32;       // columns that share a scale
+inline constexpr int kPanel = 32;  // outputs
+inline constexpr int kBlock = 32;  // columns that share a scale
+inline constexpr int kMostFewRows = 8;
 inline constexpr int64_t kChunk = 256;  // columns decoded at once: 16 KB as bf16
 
 /// Rows [first, first + count) of a weight matrix, count <= kPanel. Rows past the end repeat the last one: vector code
@@ -88,7 +89,7 @@ struct ProductKernels {
   /// The whole product of a panel and at most `few_rows` rows at once, decoding in registers: sums [rows][32]. May be
   /// null.
   void (*multiply_panel)(const Panel& panel, const uint8_t* const* x, int rows, int64_t columns, float* sums) = nullptr;
-  int few_rows = 0;
+  int few_rows = 0;  // at most kMostFewRows
 };
 
 /// The kernels of an instruction set: `f32` always, `bf16` where the processor multiplies bf16 (else null).

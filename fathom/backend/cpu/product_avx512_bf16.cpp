@@ -134,13 +134,18 @@ template <DType D>
   constexpr int kPairs = Decoder<D>::kPairs;
   constexpr int64_t kPerLoad = kPairs * 32;  // columns
   const Decoder<D> decode;
+  // The next panel, if rows are short; else the next chunk. Past the end of memory a prefetch does nothing.
+  const int64_t ahead = panel.row_bytes <= 1024 ? kPanel * panel.row_bytes : kChunk * 64 / kPerLoad;
   const uint8_t* w[16];
   for (int i = 0; i < 16; ++i) w[i] = panel.row(first + i) + begin * 64 / kPerLoad;
   for (int64_t k = 0; k < count; k += kPerLoad) {
     __m512i v[16];
     const int64_t bytes = std::min<int64_t>((count - k) * 64 / kPerLoad, 64);
     const __mmask64 mask = bytes == 64 ? ~__mmask64(0) : (__mmask64(1) << bytes) - 1;
-    for (int i = 0; i < 16; ++i) v[i] = _mm512_maskz_loadu_epi8(mask, w[i] + k * 64 / kPerLoad);
+    for (int i = 0; i < 16; ++i) {
+      v[i] = _mm512_maskz_loadu_epi8(mask, w[i] + k * 64 / kPerLoad);
+      _mm_prefetch(w[i] + k * 64 / kPerLoad + ahead, _MM_HINT_T1);
+    }
     transpose_dwords<Decoder<D>::kWordsApart>(v);
     const int dwords = D == DType::bf16 ? 16 : int(bytes / 4);  // a block of bf16 is a whole load, zeros past `count`
     for (int j = 0; j < dwords; ++j) {
