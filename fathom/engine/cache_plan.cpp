@@ -13,6 +13,8 @@ std::string mebibytes(int64_t bytes) {
   return with_commas((std::max<int64_t>(bytes, 0) + (1 << 20) - 1) >> 20) + " MiB";
 }
 
+std::string sequences_of(int count) { return count == 1 ? "1 sequence" : with_commas(count) + " sequences"; }
+
 }  // namespace
 
 Result<CachePlan> plan_cache(const CacheQuestion& q) {
@@ -26,7 +28,7 @@ Result<CachePlan> plan_cache(const CacheQuestion& q) {
   if (block_room < q.block_bytes) {
     const int64_t most = (q.free_bytes - 2 * q.block_bytes) / std::max<int64_t>(q.slot_bytes, 1) - 1;
     return Error{ErrorCode::out_of_memory,
-                 std::to_string(q.sequences) + " sequences need " +
+                 sequences_of(q.sequences) + (q.sequences == 1 ? " needs " : " need ") +
                      mebibytes((int64_t(q.sequences) + 1) * q.slot_bytes + 2 * q.block_bytes) + " of state, " +
                      mebibytes(q.free_bytes) + " are free for caches",
                  "--sequences",
@@ -40,8 +42,7 @@ Result<CachePlan> plan_cache(const CacheQuestion& q) {
     return Error{
         ErrorCode::out_of_memory,
         "context of " + with_commas(q.context) + " tokens needs " + mebibytes(blocks_for(q.context) * q.block_bytes) +
-            " of cache, " + mebibytes(block_room) + " are free beside the state of " + std::to_string(q.sequences) +
-            " sequences",
+            " of cache, " + mebibytes(block_room) + " are free beside the state of " + sequences_of(q.sequences),
         "--context",
         "the largest that fits is " + with_commas(fitting_context) + "; pass a smaller value or fewer --sequences"};
   }

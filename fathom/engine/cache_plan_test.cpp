@@ -28,7 +28,7 @@ TEST(CachePlan, AContextThatDoesNotFitIsRefusedWithTheLargestThatDoes) {
   EXPECT_EQ(plan.error().code, ErrorCode::out_of_memory);
   // (107,374,182 - 2 slots - 1 dummy block) / 114,048 = 885 blocks of 128 tokens.
   EXPECT_EQ(to_string(plan.error()),
-            "context of 262,144 tokens needs 223 MiB of cache, 97 MiB are free beside the state of 1 sequences "
+            "context of 262,144 tokens needs 223 MiB of cache, 97 MiB are free beside the state of 1 sequence "
             "(--context): the largest that fits is 113,280; pass a smaller value or fewer --sequences");
   EXPECT_TRUE(plan_cache(flash(kGiB / 10, 113'280, 1)).ok());
   EXPECT_FALSE(plan_cache(flash(kGiB / 10, 113'281, 1)).ok());
