@@ -180,10 +180,19 @@ Result<int> run_bench(const Settings& s, const Common& common) {
     context = std::max(context, most);
     sequences = std::max(sequences, c.batch);
   }
+  if (s.engine.context && context > *s.engine.context) {
+    return usage("a case takes " + with_commas(context) + " tokens", "--context",
+                 "it allows " + with_commas(*s.engine.context) + "; pass smaller --lengths or --cached");
+  }
   const InterruptScope scope;
   auto bench = StepBench::open(*model, common, numerics_of(s.engine.numerics).value_or(kReferenceNumerics), context,
                                sequences, s.engine.step_rows);
   if (!bench) return bench.error();
+  if (s.engine.memory_limit && bench->cache_bytes() > s.engine.memory_limit->count) {
+    return Error{ErrorCode::out_of_memory,
+                 "the caches of these cases take " + with_commas(bench->cache_bytes()) + " bytes", "--memory-limit",
+                 "it allows " + with_commas(s.engine.memory_limit->count) + "; pass smaller --batch or --cached"};
+  }
   log(common, LogLevel::info,
       "backend=" + bench->backend_name() + " threads=" + std::to_string(bench->threads()) +
           " cache_bytes=" + std::to_string(bench->cache_bytes()));
@@ -289,11 +298,15 @@ Command bench_command() {
   for (const char* later : {"filter", "peers", "simulate", "trace", "endpoint", "rate", "api"}) {
     options.push_back({.name = later, .planned = true});
   }
-  // Of the engine's options only those that a step knows.
+  // Of the engine's options those that steps know; the others belong to its loop.
+  const std::vector<std::string> used = {"context", "memory-limit", "experts", "engram",         "step-rows",
+                                         "replay",  "numerics",     "drafts",  "batch-invariant"};
   for (Option& option : engine_options(s->engine)) {
-    const bool used =
-        option.name == "replay" || option.name == "numerics" || option.name == "drafts" || option.name == "step-rows";
-    if (used || option.planned) options.push_back(std::move(option));
+    if (option.name == "context") {
+      option.help = "longest sequence that may be measured";
+      option.fallback = "what the cases need";
+    }
+    if (option.planned || std::count(used.begin(), used.end(), option.name)) options.push_back(std::move(option));
   }
   return {.name = "bench",
           .summary = "time steps of the model, without scheduler",

@@ -124,7 +124,7 @@ Command make_checkpoint_command() {
                        .target = &s->preset,
                        .choices = preset_names()},
                       {.name = "model-config",
-                       .value = "FILE.json",
+                       .value = "FILE",
                        .help = "a config.json instead of a preset",
                        .group = what,
                        .target = &s->model_config},

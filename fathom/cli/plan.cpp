@@ -22,10 +22,7 @@ namespace {
 struct Settings {
   std::string gpus, hardware;
   bool list = false;
-  std::optional<int64_t> context, sequences;
-  int64_t step_rows = 2048;
-  std::string replay = "compact", experts = "device", engram = "disk";
-  std::optional<Bytes> memory_limit;
+  EngineSettings engine;
 };
 
 /// One line of the memory table; everything is of one rank.
@@ -89,8 +86,8 @@ void add_weights(Plan& plan, const ModelConfig& config, const Settings& s) {
     if (group == WeightGroup::dspark) size += share(draft_experts);
     if (size == 0) continue;
     std::string where = "device";
-    if (group == WeightGroup::routed_experts) where = s.experts;
-    if (group == WeightGroup::engram_tables) where = s.engram;
+    if (group == WeightGroup::routed_experts) where = s.engine.experts;
+    if (group == WeightGroup::engram_tables) where = s.engine.engram;
     const bool split = ranks > 1 && group == WeightGroup::routed_experts;
     plan.parts.push_back({name_of(group), size, where + (split ? ", 1 of " + std::to_string(ranks) + " parts" : "")});
     if (where == "device") plan.device_bytes += size;
@@ -116,25 +113,26 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
     plan.hardware = this_machine(int(common.threads.value_or(usable_cpus())));
     plan.weights_mapped = true;
   }
-  const int64_t context = s.context.value_or(config->max_position_embeddings);
+  const int64_t context = s.engine.context.value_or(config->max_position_embeddings);
   if (context > config->max_position_embeddings) {
     return Error{ErrorCode::usage,
                  "context of " + with_commas(context) + " tokens exceeds the model's " +
                      with_commas(config->max_position_embeddings),
                  "--context", "pass a smaller value or leave the option out"};
   }
-  plan.predictable = s.experts == "device";
+  plan.predictable = s.engine.experts == "device";
   plan.model_context = config->max_position_embeddings;
   const int ranks = plan.hardware.devices;
-  plan.sequences = s.sequences.value_or(plan.weights_mapped ? 16 : 64);
+  plan.sequences = s.engine.sequences.value_or(plan.weights_mapped ? 16 : 64);
   add_weights(plan, *config, s);
   const int64_t mine = (plan.sequences + ranks - 1) / ranks;
-  const int drafts = config->num_nextn_predict_layers > 0 ? config->dspark_block_size : 0;
-  const int64_t rows = s.step_rows + mine * (drafts + 1);
+  const int block = config->num_nextn_predict_layers > 0 ? config->dspark_block_size : 0;
+  const int64_t drafts = parse_integer(s.engine.drafts).value_or(block);
+  const int64_t rows = s.engine.step_rows + mine * (drafts + 1);
   const int64_t activations = activation_bytes(*config, rows, context);
   plan.parts.push_back({"activations of a step", activations, "device"});
   plan.limit_bytes = plan.hardware.memory_bytes;
-  if (s.memory_limit) plan.limit_bytes = std::min(plan.limit_bytes, s.memory_limit->count);
+  if (s.engine.memory_limit) plan.limit_bytes = std::min(plan.limit_bytes, s.engine.memory_limit->count);
   // What drivers, libraries and fragmentation take, and what must stay free.
   const int64_t reserve = plan.limit_bytes / 50;
   plan.parts.push_back({"reserve, 2 %", reserve, "device"});
@@ -148,7 +146,7 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
                  .slot_bytes = sizes.layout.slot_bytes};
   plan.least = plan.demand;
   plan.least.sequences = 1;
-  plan.least.free_bytes += activations - activation_bytes(*config, s.step_rows + drafts + 1, context);
+  plan.least.free_bytes += activations - activation_bytes(*config, s.engine.step_rows + drafts + 1, context);
   const int64_t slots = mine * sizes.layout.slot_bytes;
   const std::string each = with_commas(mine) + (mine == 1 ? " sequence" : " sequences");
   plan.parts.push_back(
@@ -159,8 +157,8 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
                           decoder_layers(*config)};
   plan.prompt = context;
   int64_t kept = context;
-  if (s.replay == "compact") kept = std::min(compact_rows(shape), context);
-  if (s.replay == "halo") kept = std::min(halo_rows(shape), context);
+  if (s.engine.replay == "compact") kept = std::min(compact_rows(shape), context);
+  if (s.engine.replay == "halo") kept = std::min(halo_rows(shape), context);
   plan.first_token = predict_prefill(*config, plan.hardware, context, kept);
   plan.step = predict_decode(*config, plan.hardware, plan.sequences, context);
   return plan;
@@ -297,16 +295,7 @@ Result<int> run_plan(const Settings& s, const Common& common) {
 
 Command plan_command() {
   const auto s = std::make_shared<Settings>();
-  const std::string on = "On what", load = "For what load", way = "How it runs";
-  const auto place = [&](const char* name, const char* help, const char* fallback, std::string* target) {
-    return Option{.name = name,
-                  .value = "PLACE",
-                  .help = help,
-                  .fallback = fallback,
-                  .group = way,
-                  .target = target,
-                  .choices = {"device", "ram", "disk"}};
-  };
+  const std::string on = "On what";
   std::vector<Option> options = {
       {.name = "gpus",
        .value = "NxNAME",
@@ -320,48 +309,25 @@ Command plan_command() {
        .group = on,
        .target = &s->hardware},
       {.name = "list", .help = "the known kinds", .group = on, .target = &s->list},
-      {.name = "memory-limit",
-       .value = "SIZE",
-       .help = "most that a device may give",
-       .fallback = "all it has",
-       .group = on,
-       .target = &s->memory_limit},
-      {.name = "context",
-       .value = "TOKENS",
-       .help = "longest prompt and answer together",
-       .fallback = "the model's",
-       .group = load,
-       .target = &s->context,
-       .least = 1,
-       .most = 1e12},
-      {.name = "sequences",
-       .value = "N",
-       .help = "answers at the same time, of all devices",
-       .fallback = "64; this machine: 16",
-       .group = load,
-       .target = &s->sequences,
-       .least = 1,
-       .most = 1e7},
-      {.name = "step-rows",
-       .value = "N",
-       .help = "prompt rows of a step",
-       .fallback = "2048",
-       .group = way,
-       .target = &s->step_rows,
-       .least = 1,
-       .most = 1 << 20},
-      {.name = "replay",
-       .value = "MODE",
-       .help = "decoder rows of a prompt: compact, halo, off (all), mask",
-       .fallback = "compact",
-       .group = way,
-       .target = &s->replay,
-       .choices = {"compact", "halo", "off", "mask"}},
-      place("experts", "where routed experts live", "device", &s->experts),
-      place("engram", "where Engram tables live", "disk", &s->engram),
   };
-  for (const char* later : {"kv-ram", "kv-disk", "ranks", "dp", "cp", "ep"}) {
-    options.push_back({.name = later, .planned = true});
+  for (Option& option : engine_options(s->engine)) {
+    if (option.name == "context") option.fallback = "the model's";
+    if (option.name == "sequences") {
+      option.help = "answers at the same time, of all devices";
+      option.fallback = "64; this machine: 16";
+      option.most = 1e7;
+    }
+    if (option.name == "memory-limit") {
+      option.help = "most that a device may give, e.g. 80GiB";
+      option.fallback = "all it has";
+    }
+    // A plan is free to assume what this build cannot do yet.
+    if (option.name == "experts" || option.name == "engram") {
+      option.help = option.name == "experts" ? "where routed experts live" : "where Engram tables live";
+      option.choices = {"device", "ram", "disk"};
+      option.later.clear();
+    }
+    options.push_back(std::move(option));
   }
   return {.name = "plan",
           .summary = "memory and speed on given hardware, before loading",

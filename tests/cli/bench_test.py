@@ -57,6 +57,8 @@ class Bench(ProgramTest):
         self.fails(2, "bench", "prefill", "--sweep", mentions=["--out"])
         self.fails(2, "bench", "decode", "--cached", "0", mentions=["--cached"])
         self.fails(2, "bench", "decode", "--max-slowdown", "x", mentions=["--max-slowdown"])
+        self.fails(2, "bench", "prefill", "--lengths", "100", "--context", "50", mentions=["100", "50"])
+        self.fails(4, "bench", "prefill", "--lengths", "100", "--memory-limit", "1kB", mentions=["--memory-limit"])
         self.fails(2, "bench", "prefill", "--lengths", "9000", mentions=["9,000", "8,192"])
 
 

