@@ -73,26 +73,30 @@ Memory& memory() {
   return uint64_t(~rising) << 32 | uint64_t(uint32_t(id));
 }
 
-// Sets the weights outside the top-k/top-p prefix to 0. The order is made only as far as the prefix reaches.
+// Sets the weights outside the top-k/top-p prefix to 0. Masses are integers, so their sum has no order: the prefix is
+// found like a median, by halving the part that its end lies in. `mass` is memory for n integers.
 [[gnu::always_inline]] inline void keep_top(const float* logits, int64_t n, const RowSampling& row, double total,
-                                            double* weight) {
+                                            double* weight, uint32_t* mass) {
   const uint64_t wanted = uint64_t(double(row.top_p) * kCertain) + 1;
-  const int64_t most = row.top_k > 0 ? std::min<int64_t>(row.top_k, n) : n;
   uint64_t* ranks = memory().ranks.get<uint64_t>(n);
   for (int64_t i = 0; i < n; ++i) ranks[i] = rank_of(logits[i], i);
-  uint64_t mass = 0;
-  int64_t kept = 0;
-  for (int64_t sorted = 0; kept < most && mass < wanted;) {
-    const int64_t end = std::min(most, std::max<int64_t>(64, 8 * sorted));
-    if (end < n) std::nth_element(ranks + sorted, ranks + end, ranks + n);
-    std::sort(ranks + sorted, ranks + end);
-    sorted = end;
-    for (; kept < end && mass < wanted; ++kept) {
-      mass += uint64_t(weight[uint32_t(ranks[kept])] / total * kCertain);
+  for (int64_t i = 0; i < n; ++i) mass[i] = uint32_t(int64_t(weight[i] / total * kCertain));
+  int64_t below = 0, end = row.top_k > 0 ? std::min<int64_t>(row.top_k, n) : n;  // the prefix ends in (below, end]
+  uint64_t mass_below = 0;
+  if (end < n) std::nth_element(ranks, ranks + end, ranks + n);
+  while (end - below > 1) {
+    const int64_t middle = (below + end) / 2;
+    std::nth_element(ranks + below, ranks + middle, ranks + end);
+    uint64_t part = 0;
+    for (int64_t i = below; i < middle; ++i) part += mass[uint32_t(ranks[i])];
+    if (mass_below + part >= wanted) {
+      end = middle;
+    } else {
+      mass_below += part;
+      below = middle;
     }
   }
-  if (kept == 0) return;
-  const uint64_t last = ranks[kept - 1];
+  const uint64_t last = ranks[below];
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t keep = 0 - uint64_t(rank_of(logits[i], i) <= last);
     weight[i] = std::bit_cast<double>(std::bit_cast<uint64_t>(weight[i]) & keep);
@@ -107,7 +111,7 @@ Memory& memory() {
     weight[i] = law_weight(double(number_or_least(logits[i])) / temperature - shift);
   }
   const double total = sum_of(weight, n);
-  if (row.top_k > 0 || row.top_p < 1) keep_top(logits, n, row, total, weight);
+  if (row.top_k > 0 || row.top_p < 1) keep_top(logits, n, row, total, weight, law);
   const double least = double(row.min_p);
   for (int64_t i = 0; i < n; ++i) weight[i] = weight[i] >= least ? weight[i] : 0.0;
   const double kept = sum_of(weight, n);

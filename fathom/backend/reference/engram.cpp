@@ -9,7 +9,7 @@ namespace fathom::reference {
 
 void engram_hash(Queue& queue, const NgramHash& op) {
   const int64_t orders = int64_t(op.multipliers.size()) - 1, heads = int64_t(op.primes.size()) / orders;
-  for_each_row(queue, op.rows.rows(), [&](int64_t r) {
+  for_each_row(queue, op.rows.rows(), kMoves, [&](int64_t r) {
     const int64_t sequence = op.rows.sequence[r], begin = op.rows.begin[sequence];
     bool blocked = false;  // once the look-back meets the start or an image, everything older is missing too
     int64_t hash = 0;
@@ -35,7 +35,7 @@ void engram_hash(Queue& queue, const NgramHash& op) {
 
 void engram_gather(Queue& queue, const EngramGather& op) {
   const int64_t channels = op.table.cols(), groups = channels / 32;
-  for_each_row(queue, op.index.shape[0], [&](int64_t r) {
+  for_each_row(queue, op.index.shape[0], kMoves, [&](int64_t r) {
     for (int64_t column = 0; column < op.index.shape[1]; ++column) {
       const int64_t row = op.index(r, column);
       std::memcpy(op.codes.row(r) + column * channels, op.table.values.row(row), size_t(channels));

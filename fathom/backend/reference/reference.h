@@ -36,13 +36,21 @@ void stream_mean(Queue&, const StreamMean&);
 void sample(Queue&, const Sample&);
 void accept(Queue&, const Accept&);
 
-/// Calls body(r) for every row, on the queue's threads. Rows do not depend on each other, so the order does not matter.
+/// Rows of an operation that only moves data: fewer are not worth waking a thread.
+inline constexpr int64_t kMoves = 64;
+
+/// Calls body(r) for every row, on the queue's threads, at least `worth` rows at a time. Rows do not depend on each
+/// other, so the order does not matter.
 template <class Body>
-void for_each_row(Queue& queue, int64_t rows, const Body& body) {
-  const int64_t grain = std::max<int64_t>(1, rows / (8 * queue.pool.threads()));
+void for_each_row(Queue& queue, int64_t rows, int64_t worth, const Body& body) {
+  const int64_t grain = std::max(worth, rows / (8 * queue.pool.threads()));
   queue.pool.run(rows, grain, [&body](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) body(r);
   });
+}
+template <class Body>
+void for_each_row(Queue& queue, int64_t rows, const Body& body) {
+  for_each_row(queue, rows, 1, body);
 }
 
 /// 1 / sqrt(mean square + eps) of n numbers with this sum of squares; 0 for a row of zeros without eps, so that nothing

@@ -20,12 +20,12 @@ void embed(Queue& queue, const Embed& op) {
 
 void gather_rows(Queue& queue, const GatherRows& op) {
   const auto bytes = size_t(bytes_of(op.source.dtype, op.source.cols));
-  for_each_row(queue, op.index.shape[0],
+  for_each_row(queue, op.index.shape[0], kMoves,
                [&](int64_t i) { std::memcpy(op.out.row(i), op.source.row(op.index[i]), bytes); });
 }
 
 void add_rows(Queue& queue, const AddRows& op) {
-  for_each_row(queue, op.a.shape[0], [&](int64_t r) {
+  for_each_row(queue, op.a.shape[0], kMoves, [&](int64_t r) {
     const auto a = op.a.row(r), b = op.b.row(r);
     const auto out = op.out.row(r);
     for (size_t i = 0; i < out.size(); ++i) out[i] = a[i] + b[i];
