@@ -104,10 +104,7 @@ struct Avx512Tiles {
   }
   [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] static void decode_fp4(const uint8_t* codes, float half,
                                                                                float* out) {
-    // The zero-masked forms: without a mask g++ 12 sees the undefined source operand of its own header and warns.
-    constexpr __mmask16 kAll = 0xffff;
-    const __m512 values =
-        _mm512_maskz_cvtepi32_ps(kAll, _mm512_maskz_cvtepi8_epi32(kAll, Avx2Tiles::fp4_values(codes)));
+    const __m512 values = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(Avx2Tiles::fp4_values(codes)));
     _mm512_storeu_ps(out, _mm512_mul_ps(values, _mm512_set1_ps(half)));
   }
 };

@@ -69,12 +69,12 @@ struct Avx512Products {
     return _mm512_maskz_loadu_ps(lanes, x);
   }
   [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] static __m512 load(const uint16_t* x, __mmask16 lanes) {
-    return _mm512_castsi512_ps(
-        _mm512_maskz_slli_epi32(lanes, _mm512_maskz_cvtepu16_epi32(lanes, _mm256_maskz_loadu_epi16(lanes, x)), 16));
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, x));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
   }
   /// The tree of sum_lanes.
   [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] static float sum(__m512 lanes) {
-    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(lanes), _mm512_maskz_extractf32x8_ps(0xff, lanes, 1));
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(lanes), _mm512_extractf32x8_ps(lanes, 1));
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
