@@ -217,16 +217,19 @@ int64_t peak_memory_bytes() {
   return int64_t(usage.ru_maxrss) * 1024;
 }
 
-std::string stats_text(const Usage& u) {
+std::string stats_text(const Usage& u, int64_t answers) {
   const int64_t fresh = u.prompt_tokens - u.cached_tokens;
   std::string out = "prompt         " + with_commas(u.prompt_tokens) + " tokens: " + with_commas(u.cached_tokens) +
                     " cached, " + with_commas(u.replayed_tokens) + " replayed, " + with_commas(fresh) + " new; " +
                     with_commas(u.encoder_rows) + " rows in the encoder, " + with_commas(u.decoder_rows) +
                     " in the decoder\n";
   out += "first token    " + brief(1000 * u.first_token_seconds) + " ms";
-  if (u.first_token_seconds > 0) out += ", " + brief(double(fresh) / u.first_token_seconds) + " prompt tokens/s";
-  out += "\nanswer         " + with_commas(u.generated_tokens) + " tokens";
-  if (const double rate = decode_rate(u); rate > 0) out += ", " + brief(rate) + " tokens/s";
+  if (answers > 1) out += " at worst";
+  if (answers == 1 && u.first_token_seconds > 0) {
+    out += ", " + brief(double(fresh) / u.first_token_seconds) + " prompt tokens/s";
+  }
+  out += (answers > 1 ? "\nanswers        " : "\nanswer         ") + with_commas(u.generated_tokens) + " tokens";
+  if (const double rate = decode_rate(u); answers == 1 && rate > 0) out += ", " + brief(rate) + " tokens/s";
   out += "\n";
   int64_t offered = 0, accepted = 0;
   std::string positions;

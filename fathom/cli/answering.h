@@ -76,8 +76,9 @@ class Answering {
 };
 
 /// `--stats`: prompt tokens (cached, replayed, new), time to first token, tokens/s, drafts offered and accepted by
-/// position, peak memory of the process. Several lines.
-std::string stats_text(const Usage& usage);
+/// position, peak memory of the process. Several lines. Of several answers (`answers` > 1) the times are the worst, and
+/// rates are left out: they ran side by side.
+std::string stats_text(const Usage& usage, int64_t answers = 1);
 /// Adds up what several answers cost; the times are the longest.
 void add(Usage& total, const Usage& one);
 /// Most resident memory of this process so far.

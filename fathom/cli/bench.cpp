@@ -40,7 +40,7 @@ std::optional<double> parse_share(std::string_view text) {
   return percent ? *value / 100 : *value;
 }
 
-std::vector<int64_t> or_default(const std::vector<int64_t>& values, std::vector<int64_t> fallback) {
+std::vector<int64_t> or_default(const std::vector<int64_t>& values, const std::vector<int64_t>& fallback) {
   return values.empty() ? fallback : values;
 }
 

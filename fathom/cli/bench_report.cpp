@@ -184,8 +184,10 @@ std::string to_svg(std::span<const BenchRow> rows) {
     out += "<line x1=\"" + fixed(x1, 1) + "\" y1=\"" + fixed(y1, 1) + "\" x2=\"" + fixed(x2, 1) + "\" y2=\"" +
            fixed(y2, 1) + "\" stroke=\"#ddd\"/>\n";
   };
-  for (double decade = std::pow(10, std::floor(std::log10(std::min(least_x, least_y))));
-       decade < std::max(most_x, most_y); decade *= 10) {
+  const int first_power = int(std::floor(std::log10(std::min(least_x, least_y))));
+  const int last_power = int(std::floor(std::log10(std::max(most_x, most_y))));
+  for (int power = first_power; power <= last_power; ++power) {
+    const double decade = std::pow(10, power);
     for (const double tick : {decade, 2 * decade, 5 * decade}) {
       if (tick > least_x && tick < most_x) {
         line(at_x(tick), kTop, at_x(tick), kHeight - kBottom);

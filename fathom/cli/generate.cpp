@@ -235,7 +235,7 @@ Result<int> run_one(const GenerateSettings& s, const Common& common) {
     if (!answer.logprobs.empty()) out += "\nanswer\n" + logprob_table(answer.logprobs, tokenizer);
     if (auto printed = print(out); !printed) return printed.error();
   }
-  if (s.stats) print_note(stats_text(usage));
+  if (s.stats) print_note(stats_text(usage, s.answers));
   return kDone;
 }
 

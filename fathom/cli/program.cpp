@@ -175,7 +175,7 @@ std::string error_line(const Error& error, bool json) {
   return line + "\n";
 }
 
-int run(std::vector<std::string> words) {
+int run(const std::vector<std::string>& words) {
   install_interrupt_handler();
   const bool json = wants_json(words);
   Result<int> result = kDone;

@@ -28,6 +28,6 @@ Command check_golden_command();
 Command make_checkpoint_command();
 Command bench_command();
 
-int run(std::vector<std::string> words);
+int run(const std::vector<std::string>& words);
 
 }  // namespace fathom::cli

@@ -1,6 +1,7 @@
 """generate --input: nothing lost and nothing doubled, whatever happens (design/cli.md 2)."""
 import json
 import os
+import pty
 import random
 import signal
 import subprocess
@@ -138,6 +139,27 @@ class Batch(ProgramTest):
         ids = [a["id"] for a in self.answers()]
         self.assertEqual(len(ids), len(set(ids)))
         self.assertGreater(len(ids), 0)
+
+    def test_progress_shows_done_total_and_rate_on_a_terminal_only(self):
+        self.many(40)
+        main, side = pty.openpty()
+        program = subprocess.Popen([PROGRAM, *map(str, self.words("--concurrency", "2"))], env=environment(), stderr=side)
+        os.close(side)
+        seen = b""
+        while True:
+            try:
+                piece = os.read(main, 4096)
+            except OSError:  # the other side is closed
+                break
+            if not piece:
+                break
+            seen += piece
+        os.close(main)
+        self.assertEqual(program.wait(timeout=60), 0)
+        self.assertRegex(seen.decode(), r"answers \d+/40 lines, \d+ %")
+        self.assertTrue(seen.endswith(b"\x1b[K"))  # the line is gone at the end
+        self.output.unlink()
+        self.assertEqual(self.succeeds(*self.words()).err, "")
 
     def test_two_runs_cannot_write_the_same_file(self):
         self.many(2000)
