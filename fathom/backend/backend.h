@@ -1,6 +1,7 @@
 // fathom/backend/backend.h
-// What a machine must be able to do: give memory, order work in a queue, and run the operations of ops.h. A backend is a
-// value; choosing one is choosing a row of this table. `reference` and `cpu` share memory and queue and differ in operations.
+// What a machine must be able to do: give memory, order work in a queue, and run the operations of ops.h. A backend is
+// a value; choosing one is choosing a row of this table. `reference` and `cpu` share memory and queue and differ in
+// operations.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,8 +15,8 @@
 
 namespace fathom {
 
-/// Where work is ordered: an operation that is given a queue may use everything that earlier ones on it wrote. On the CPU
-/// backends operations finish before they return. One thread at a time uses a queue.
+/// Where work is ordered: an operation that is given a queue may use everything that earlier ones on it wrote. On the
+/// CPU backends operations finish before they return. One thread at a time uses a queue.
 struct Queue {
   explicit Queue(int threads) : pool(threads) {}
   ThreadPool pool;

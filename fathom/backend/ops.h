@@ -3,7 +3,8 @@
 // `reference/` defines what each one means; a faster variant is tested against it. Source: spec/model.md, by section.
 //
 // Conventions
-//   A        the activation type of the run, f32 or bf16: what an operation stores into an A view is rounded to it once,
+//   A        the activation type of the run, f32 or bf16: what an operation stores into an A view is rounded to it
+//   once,
 //            at the end; inside, everything is float (the reference: double).
 //   rows     all positions of the step, of all sequences; the rows of a sequence are neighbours with rising positions.
 //   A row's result depends on that row and on its sequence's past only, never on its neighbours in the batch
@@ -30,13 +31,14 @@ struct RowSet {
   int64_t sequences() const { return begin.shape[0] - 1; }
 };
 
-/// One kind of entry inside the 128-token blocks: entry e of a sequence lies in block blocks(sequence, e / entries_per_block).
+/// One kind of entry inside the 128-token blocks: entry e of a sequence lies in block blocks(sequence, e /
+/// entries_per_block).
 struct PagedRegion {
-  uint8_t* base = nullptr;         // of this page inside block 0
-  int64_t block_stride = 0;        // bytes
-  int entries_per_block = 0;       // 128 / tokens of an entry
+  uint8_t* base = nullptr;    // of this page inside block 0
+  int64_t block_stride = 0;   // bytes
+  int entries_per_block = 0;  // 128 / tokens of an entry
   int entry_bytes = 0;
-  View<const int32_t, 2> blocks;   // [sequences, most blocks]
+  View<const int32_t, 2> blocks;  // [sequences, most blocks]
   uint8_t* entry(int64_t sequence, int64_t e) const {
     return base + blocks(sequence, e / entries_per_block) * block_stride + e % entries_per_block * entry_bytes;
   }
@@ -44,11 +46,11 @@ struct PagedRegion {
 
 /// One ring inside the state slots: position p of a sequence lies in ring place p mod capacity of its slot.
 struct RingRegion {
-  uint8_t* base = nullptr;         // of this ring inside slot 0
-  int64_t slot_stride = 0;         // bytes
-  int capacity = 0;                // entries
+  uint8_t* base = nullptr;  // of this ring inside slot 0
+  int64_t slot_stride = 0;  // bytes
+  int capacity = 0;         // entries
   int entry_bytes = 0;
-  View<const int32_t, 1> slots;    // [sequences]
+  View<const int32_t, 1> slots;  // [sequences]
   uint8_t* entry(int64_t sequence, int64_t position) const {
     return base + slots[sequence] * slot_stride + position % capacity * entry_bytes;
   }
@@ -78,9 +80,9 @@ struct AddRows {
 
 /// Q8: E4M3 codes and one E8M0 scale for 32 neighbours of a row.                                       model.md 3.2
 struct QuantizeRows {
-  AnyView x;           // [rows, K] A; K a multiple of 32
-  AnyViewMut codes;    // [rows, K] f8_e4m3
-  AnyViewMut scales;   // [rows, K / 32] f8_e8m0
+  AnyView x;          // [rows, K] A; K a multiple of 32
+  AnyViewMut codes;   // [rows, K] f8_e4m3
+  AnyViewMut scales;  // [rows, K / 32] f8_e8m0
 };
 
 /// out = x . weight^T. With `groups` > 1, block-diagonal: weight rows [g * N/groups, ...) meet the x columns
@@ -94,11 +96,11 @@ struct Linear {
 
 /// out[a] = x[x_row[a]] . weights[e]^T for the assignments a in [begin[e], begin[e + 1]).            model.md 8
 struct GroupedLinear {
-  Matrix x;                            // [rows, K]
-  View<const int32_t, 1> x_row;        // [assignments]; empty: x_row[a] = a
-  View<const int32_t, 1> begin;        // [experts + 1]
-  std::span<const Matrix> weights;     // [experts] of [N, K]
-  AnyViewMut out;                      // [assignments, N] f32 or bf16
+  Matrix x;                         // [rows, K]
+  View<const int32_t, 1> x_row;     // [assignments]; empty: x_row[a] = a
+  View<const int32_t, 1> begin;     // [experts + 1]
+  std::span<const Matrix> weights;  // [experts] of [N, K]
+  AnyViewMut out;                   // [assignments, N] f32 or bf16
 };
 
 /// out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight.                                                 model.md 0
@@ -112,9 +114,9 @@ struct RmsNorm {
 /// Turns the last 2 * frequencies channels of each head, in place: pair (2i, 2i+1) by the angle
 /// float(position) * frequency[i], that product rounded to float; `inverse` turns back.               model.md 5.2
 struct Rope {
-  AnyViewMut x;                       // [rows, heads * channels] A
+  AnyViewMut x;  // [rows, heads * channels] A
   int heads = 1;
-  View<const int64_t, 1> positions;   // [rows]
+  View<const int64_t, 1> positions;    // [rows]
   std::span<const float> frequencies;  // [pairs]
   bool inverse = false;
 };
@@ -122,106 +124,108 @@ struct Rope {
 // -------------------------------------------------------------------------------------------------------- the caches
 /// Rounds rows into cache entries. `heads` > 1: each of the heads of a row is encoded by itself, one after the other.
 struct EncodeRows {
-  AnyView x;                 // [rows, heads * channels] A
+  AnyView x;  // [rows, heads * channels] A
   int heads = 1;
   RowFormat format;
-  View<uint8_t, 2> out;      // [rows, heads * row_bytes(format, channels)]
+  View<uint8_t, 2> out;  // [rows, heads * row_bytes(format, channels)]
 };
 
-/// Puts the entries of the last `capacity` rows of each sequence into its ring; positions below from[sequence] are left out.
+/// Puts the entries of the last `capacity` rows of each sequence into its ring; positions below from[sequence] are left
+/// out.
 struct StoreRing {
   RowSet rows;
-  View<const uint8_t, 2> entries;   // [rows, entry_bytes]
-  View<const int64_t, 1> from;      // [sequences]; empty: all
+  View<const uint8_t, 2> entries;  // [rows, entry_bytes]
+  View<const int64_t, 1> from;     // [sequences]; empty: all
   RingRegion ring;
 };
 
 /// Puts entry entries[i] of sequence[i] at place entry[i] of its pages.
 struct StorePaged {
-  View<const uint8_t, 2> entries;    // [n, entry_bytes]
-  View<const int32_t, 1> sequence;   // [n]
-  View<const int64_t, 1> entry;      // [n]
+  View<const uint8_t, 2> entries;   // [n, entry_bytes]
+  View<const int32_t, 1> sequence;  // [n]
+  View<const int64_t, 1> entry;     // [n]
   PagedRegion pages;
 };
 
-/// Pools the `ratio` tokens of each group that a row of this step completes: per channel, values weighted by the softmax
-/// of their scores. Tokens of earlier steps come from the state ring.                                 model.md 6
+/// Pools the `ratio` tokens of each group that a row of this step completes: per channel, values weighted by the
+/// softmax of their scores. Tokens of earlier steps come from the state ring.                                 model.md
+/// 6
 struct Compress {
   RowSet rows;
-  View<const float, 2> projected;     // [rows, 2 * D]: value, then score
-  RingRegion state;                   // entries of 2 * D floats
-  View<const int32_t, 1> group_row;   // [groups] the row that completes the group
+  View<const float, 2> projected;    // [rows, 2 * D]: value, then score
+  RingRegion state;                  // entries of 2 * D floats
+  View<const int32_t, 1> group_row;  // [groups] the row that completes the group
   int ratio = 2;
-  AnyViewMut out;                     // [groups, D] A
+  AnyViewMut out;  // [groups, D] A
 };
 
 /// Scores the visible entries of each row and selects the best `top_k`, and the best blocks if this layer is the
-/// candidate source. score(r, j) = sum_h weight[r, h] * relu(q[r, h] . k[j]); visible: j < (position + 1) / ratio. Equal
-/// scores go to the lower entry. Selected entries are written in rising order.                        model.md 7
+/// candidate source. score(r, j) = sum_h weight[r, h] * relu(q[r, h] . k[j]); visible: j < (position + 1) / ratio.
+/// Equal scores go to the lower entry. Selected entries are written in rising order.                        model.md 7
 struct SelectRows {
   RowSet rows;
-  View<const uint8_t, 2> queries;   // [rows, heads * row_bytes(format, channels)]
-  AnyView head_weights;             // [rows, heads] A
-  float weight_scale = 1;           // channels^-1/2 * heads^-1/2
+  View<const uint8_t, 2> queries;  // [rows, heads * row_bytes(format, channels)]
+  AnyView head_weights;            // [rows, heads] A
+  float weight_scale = 1;          // channels^-1/2 * heads^-1/2
   int heads = 0, channels = 0;
-  RowFormat format;                 // of queries and keys: q4i or f32
+  RowFormat format;  // of queries and keys: q4i or f32
   PagedRegion keys;
   int ratio = 1;
   int top_k = 0;
-  View<int32_t, 2> entries;         // [rows, top_k] out
-  View<int32_t, 1> count;           // [rows] out
+  View<int32_t, 2> entries;  // [rows, top_k] out
+  View<int32_t, 1> count;    // [rows] out
   // Two-level selection: blocks of `block_size` entries, by their best score; the newest visible block always stays.
-  int block_size = 0;               // 0: none
+  int block_size = 0;  // 0: none
   int top_blocks = 0;
-  bool candidate_source = false;    // true: writes the blocks; false: reads them and selects inside
-  View<int32_t, 2> blocks;          // [rows, top_blocks] in rising order
-  View<int32_t, 1> block_count;     // [rows]
-  View<float, 2> scores;            // optional [rows, entries]: -1e30 where not visible or not a candidate (golden checks)
+  bool candidate_source = false;  // true: writes the blocks; false: reads them and selects inside
+  View<int32_t, 2> blocks;        // [rows, top_blocks] in rising order
+  View<int32_t, 1> block_count;   // [rows]
+  View<float, 2> scores;  // optional [rows, entries]: -1e30 where not visible or not a candidate (golden checks)
 };
 
-/// One softmax over window rows and selected entries, with a sink in the denominator only. A row is key and value for all
-/// heads. Window positions of this step come from `fresh`, earlier ones from the ring.                model.md 5.4
+/// One softmax over window rows and selected entries, with a sink in the denominator only. A row is key and value for
+/// all heads. Window positions of this step come from `fresh`, earlier ones from the ring.                model.md 5.4
 struct LatentAttention {
-  RowSet rows;                          // of the queries
-  AnyView queries;                      // [rows, heads * D] A, turned by RoPE
+  RowSet rows;      // of the queries
+  AnyView queries;  // [rows, heads * D] A, turned by RoPE
   int heads = 0;
-  RowSet fresh_rows;                    // rows whose window entries this step computed; same sequences
-  View<const uint8_t, 2> fresh;         // [fresh rows, entry bytes]
+  RowSet fresh_rows;             // rows whose window entries this step computed; same sequences
+  View<const uint8_t, 2> fresh;  // [fresh rows, entry bytes]
   RowFormat window_format;
   RingRegion ring;
   View<const int64_t, 1> window_begin;  // [rows] first visible position
   View<const int64_t, 1> window_end;    // [rows] one past the last visible position
   RowFormat entry_format;
-  PagedRegion latents;                  // when entries are given
-  View<const int32_t, 2> entries;       // [rows, top_k]; empty: window only
-  View<const int32_t, 1> count;         // [rows]
-  View<const float, 1> sink;            // [heads]
-  float scale = 1;                      // D^-1/2
-  AnyViewMut out;                       // [rows, heads * D] A
+  PagedRegion latents;             // when entries are given
+  View<const int32_t, 2> entries;  // [rows, top_k]; empty: window only
+  View<const int32_t, 1> count;    // [rows]
+  View<const float, 1> sink;       // [heads]
+  float scale = 1;                 // D^-1/2
+  AnyViewMut out;                  // [rows, heads * D] A
 };
 
 // ----------------------------------------------------------------------------------------------------------- experts
-/// Chooses experts: s = sqrt(softplus(x . weight^T)); the `k` best of s + bias, ties to the lower expert, in falling order;
-/// weights s / (sum of the chosen s + 1e-20) * scale, without the bias.                               model.md 8.1
+/// Chooses experts: s = sqrt(softplus(x . weight^T)); the `k` best of s + bias, ties to the lower expert, in falling
+/// order; weights s / (sum of the chosen s + 1e-20) * scale, without the bias. model.md 8.1
 struct Gate {
-  AnyView x;                           // [rows, H] A
-  AnyView weight;                      // [experts, H] bf16
-  View<const float, 1> bias;           // [experts]
-  View<const float, 1> bias_image;     // [experts], for image rows
-  View<const uint8_t, 1> image;        // [rows]; empty: no image rows
+  AnyView x;                        // [rows, H] A
+  AnyView weight;                   // [experts, H] bf16
+  View<const float, 1> bias;        // [experts]
+  View<const float, 1> bias_image;  // [experts], for image rows
+  View<const uint8_t, 1> image;     // [rows]; empty: no image rows
   float scale = 1;
-  View<int32_t, 2> experts;            // [rows, k] out
-  View<float, 2> weights;              // [rows, k] out
+  View<int32_t, 2> experts;  // [rows, k] out
+  View<float, 2> weights;    // [rows, k] out
 };
 
 /// Sorts the assignments (row, slot) by expert, then row, then slot.
 struct GroupByExpert {
-  View<const int32_t, 2> experts;   // [rows, k]
-  View<const float, 2> weights;     // [rows, k]
-  View<int32_t, 1> begin;           // [experts + 1] out
-  View<int32_t, 1> row;             // [rows * k] out: row of an assignment
-  View<float, 1> weight;            // [rows * k] out: weight of an assignment
-  View<int32_t, 2> place;           // [rows, k] out: assignment of (row, slot)
+  View<const int32_t, 2> experts;  // [rows, k]
+  View<const float, 2> weights;    // [rows, k]
+  View<int32_t, 1> begin;          // [experts + 1] out
+  View<int32_t, 1> row;            // [rows * k] out: row of an assignment
+  View<float, 1> weight;           // [rows * k] out: weight of an assignment
+  View<int32_t, 2> place;          // [rows, k] out: assignment of (row, slot)
 };
 
 /// out = silu(min(gate, limit)) * clamp(up, -limit, limit) * weight[r]. limit 0: no clamp.          model.md 8.2
@@ -229,15 +233,15 @@ struct SwiGlu {
   AnyView gate, up;             // [rows, I] A
   View<const float, 1> weight;  // [rows]; empty: 1
   float limit = 0;
-  AnyViewMut out;               // [rows, I] A; may be gate or up
+  AnyViewMut out;  // [rows, I] A; may be gate or up
 };
 
 /// out[r] = sum over slots of routed[place(r, slot)] + shared[r], slots in order.                     model.md 8.3
 struct Combine {
-  AnyView routed;                   // [assignments, H] A
-  View<const int32_t, 2> place;     // [rows, k]
-  AnyView shared;                   // [rows, H] A
-  AnyViewMut out;                   // [rows, H] A
+  AnyView routed;                // [assignments, H] A
+  View<const int32_t, 2> place;  // [rows, k]
+  AnyView shared;                // [rows, H] A
+  AnyViewMut out;                // [rows, H] A
 };
 
 // ------------------------------------------------------------------------------------------------------------ Engram
@@ -266,41 +270,41 @@ struct EngramGather {
 
 /// Adds the gated value to every stream; image rows stay as they are.                                model.md 9.5
 struct EngramMix {
-  AnyViewMut streams;             // [rows, C * H] A, in place
-  AnyView key_value;              // [rows, (C + 1) * H] A: keys of the C streams, then the value
-  AnyView q_weight, k_weight;     // [C, H] bf16
-  View<const uint8_t, 1> image;   // [rows]; empty: none
+  AnyViewMut streams;            // [rows, C * H] A, in place
+  AnyView key_value;             // [rows, (C + 1) * H] A: keys of the C streams, then the value
+  AnyView q_weight, k_weight;    // [C, H] bf16
+  View<const uint8_t, 1> image;  // [rows]; empty: none
   float eps;
 };
 
 // --------------------------------------------------------------------------------------- hyper-connections (mHC)
 /// The mixing weights of a sub-layer, from the streams before it.                                    model.md 4.3
 struct StreamMixes {
-  AnyView streams;              // [rows, C * H] A
-  AnyView fn;                   // [(2 + C) * C, C * H] f32
-  View<const float, 1> scale;   // [3]
-  View<const float, 1> base;    // [(2 + C) * C]
+  AnyView streams;             // [rows, C * H] A
+  AnyView fn;                  // [(2 + C) * C, C * H] f32
+  View<const float, 1> scale;  // [3]
+  View<const float, 1> base;   // [(2 + C) * C]
   int iterations = 20;
   float sinkhorn_eps = 1e-6f;
   float norm_eps = 0;
-  View<float, 2> pre;           // [rows, C] out
-  View<float, 2> post;          // [rows, C] out
-  View<float, 2> comb;          // [rows, C * C] out, row j column k
+  View<float, 2> pre;   // [rows, C] out
+  View<float, 2> post;  // [rows, C] out
+  View<float, 2> comb;  // [rows, C * C] out, row j column k
 };
 
 /// out[r] = sum_c pre[r, c] * streams[r, c].                                                          model.md 4.2
 struct StreamCollapse {
-  AnyView streams;            // [rows, C * H] A
-  View<const float, 2> pre;   // [rows, C]
-  AnyViewMut out;             // [rows, H] A
+  AnyView streams;           // [rows, C * H] A
+  View<const float, 2> pre;  // [rows, C]
+  AnyViewMut out;            // [rows, H] A
 };
 
 /// streams[r, k] = post[r, k] * y[r] + sum_j comb[r, j, k] * streams[r, j].                           model.md 4.4
 struct StreamSpread {
-  AnyView y;                   // [rows, H] A
-  View<const float, 2> post;   // [rows, C]
-  View<const float, 2> comb;   // [rows, C * C]
-  AnyViewMut streams;          // [rows, C * H] A, in place
+  AnyView y;                  // [rows, H] A
+  View<const float, 2> post;  // [rows, C]
+  View<const float, 2> comb;  // [rows, C * C]
+  AnyViewMut streams;         // [rows, C * H] A, in place
 };
 
 /// out[r] = mean over streams.                                                                       model.md 11.1
@@ -313,17 +317,18 @@ struct StreamMean {
 // ------------------------------------------------------------------------------------------------ choosing tokens
 /// What one row's draw depends on: the request's parameters and the draw's name.              engine.md 8.1, 8.2
 struct RowSampling {
-  float temperature = 1;   // below 1e-5: greedy, the first largest logit
-  float top_p = 1;         // (0, 1]
-  float min_p = 0;         // keep p >= min_p * largest p
-  int32_t top_k = 0;       // 0: all
-  uint64_t seed = 0;       // Philox key
-  uint32_t position = 0;   // of the token that is drawn
-  uint32_t role = 0;       // 0 fresh, 1 residual, 2 accept
+  float temperature = 1;  // below 1e-5: greedy, the first largest logit
+  float top_p = 1;        // (0, 1]
+  float min_p = 0;        // keep p >= min_p * largest p
+  int32_t top_k = 0;      // 0: all
+  uint64_t seed = 0;      // Philox key
+  uint32_t position = 0;  // of the token that is drawn
+  uint32_t role = 0;      // 0 fresh, 1 residual, 2 accept
 };
 
-/// Draws one token a row. The law of a row is an integer for each token: floor(p * 2^31) after temperature, min-p, joint
-/// top-k/top-p and renormalisation; the draw is an exact inverse CDF over those integers.        engine.md 8.1, R-33, R-34
+/// Draws one token a row. The law of a row is an integer for each token: floor(p * 2^31) after temperature, min-p,
+/// joint top-k/top-p and renormalisation; the draw is an exact inverse CDF over those integers.        engine.md 8.1,
+///
 struct Sample {
   View<const float, 2> logits;        // [rows, vocabulary], masks and penalties applied
   std::span<const RowSampling> rows;  // [rows]
@@ -333,17 +338,17 @@ struct Sample {
 
 /// Rejection sampling of drafts. Target rows [begin[s], begin[s + 1]) of a sequence are its drafts' rows and one more;
 /// draft i is accepted with probability min(1, q(d)/p(d)), q and p being the integer laws over their sums; the first
-/// refused row gives a token of the law max(q - p, 0); if none is refused the last row's own token stands. Exact: integer
-/// arithmetic throughout.                                                                          engine.md 7.5
+/// refused row gives a token of the law max(q - p, 0); if none is refused the last row's own token stands. Exact:
+/// integer arithmetic throughout. engine.md 7.5
 struct Accept {
-  View<const int32_t, 1> begin;           // [sequences + 1] into target rows
-  View<const uint32_t, 2> target_laws;    // [target rows, vocabulary]
-  View<const int32_t, 1> target_ids;      // [target rows] a fresh draw of each row
-  View<const int32_t, 1> draft_ids;       // [target rows]; entry of a sequence's last row is not read; < 0: refuse
-  View<const uint32_t, 2> draft_laws;     // [target rows, vocabulary], same rows as draft_ids
-  std::span<const RowSampling> rows;      // [target rows]; role is not read
-  View<int32_t, 1> accepted;              // [sequences] out: number of drafts accepted
-  View<int32_t, 1> next;                  // [sequences] out: the token after them
+  View<const int32_t, 1> begin;         // [sequences + 1] into target rows
+  View<const uint32_t, 2> target_laws;  // [target rows, vocabulary]
+  View<const int32_t, 1> target_ids;    // [target rows] a fresh draw of each row
+  View<const int32_t, 1> draft_ids;     // [target rows]; entry of a sequence's last row is not read; < 0: refuse
+  View<const uint32_t, 2> draft_laws;   // [target rows, vocabulary], same rows as draft_ids
+  std::span<const RowSampling> rows;    // [target rows]; role is not read
+  View<int32_t, 1> accepted;            // [sequences] out: number of drafts accepted
+  View<int32_t, 1> next;                // [sequences] out: the token after them
 };
 
 /// The table of one backend. An empty entry is legal on a device and reported before anything runs; on the CPU backends

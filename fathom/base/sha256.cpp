@@ -1,97 +1,50 @@
 #include "fathom/base/sha256.h"
 
-#include <algorithm>
-#include <bit>
+#include <openssl/evp.h>
+
+#include "fathom/base/check.h"
 
 namespace fathom {
-namespace {
 
-constexpr std::array<uint32_t, 64> kRound = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+struct Sha256::State {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { EVP_MD_CTX_free(context); }
+};
 
-uint32_t big_endian(const uint8_t* bytes) {
-  return uint32_t(bytes[0]) << 24 | uint32_t(bytes[1]) << 16 | uint32_t(bytes[2]) << 8 | bytes[3];
+Sha256::Sha256() : state_(std::make_unique<State>()) {
+  check(state_->context && EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1, "libcrypto has SHA-256");
 }
-
-}  // namespace
-
-void Sha256::block(const uint8_t* bytes) {
-  std::array<uint32_t, 64> w;
-  for (size_t i = 0; i < 16; ++i) w[i] = big_endian(bytes + 4 * i);
-  for (size_t i = 16; i < 64; ++i) {
-    const uint32_t a = w[i - 15], b = w[i - 2];
-    const uint32_t small0 = std::rotr(a, 7) ^ std::rotr(a, 18) ^ (a >> 3);
-    const uint32_t small1 = std::rotr(b, 17) ^ std::rotr(b, 19) ^ (b >> 10);
-    w[i] = w[i - 16] + small0 + w[i - 7] + small1;
-  }
-  auto [a, b, c, d, e, f, g, h] = state_;
-  for (size_t i = 0; i < 64; ++i) {
-    const uint32_t big1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
-    const uint32_t big0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
-    const uint32_t t1 = h + big1 + ((e & f) ^ (~e & g)) + kRound[i] + w[i];
-    const uint32_t t2 = big0 + ((a & b) ^ (a & c) ^ (b & c));
-    h = g;
-    g = f;
-    f = e;
-    e = d + t1;
-    d = c;
-    c = b;
-    b = a;
-    a = t1 + t2;
-  }
-  const std::array<uint32_t, 8> sum = {a, b, c, d, e, f, g, h};
-  for (size_t i = 0; i < 8; ++i) state_[i] += sum[i];
-}
+Sha256::~Sha256() = default;
+Sha256::Sha256(Sha256&&) noexcept = default;
+Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 
 void Sha256::add(std::span<const uint8_t> bytes) {
-  bytes_ += bytes.size();
-  if (held_bytes_ > 0) {
-    const size_t take = std::min(bytes.size(), held_.size() - held_bytes_);
-    std::copy_n(bytes.begin(), take, held_.begin() + long(held_bytes_));
-    held_bytes_ += take;
-    bytes = bytes.subspan(take);
-    if (held_bytes_ < held_.size()) return;
-    block(held_.data());
-    held_bytes_ = 0;
-  }
-  for (; bytes.size() >= held_.size(); bytes = bytes.subspan(held_.size())) block(bytes.data());
-  std::copy(bytes.begin(), bytes.end(), held_.begin());
-  held_bytes_ = bytes.size();
+  check(EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()) == 1, "a digest takes bytes until it is taken");
 }
 
 std::array<uint8_t, 32> Sha256::digest() {
-  // A one bit, zeros up to 8 bytes before a block's end, then the length in bits.
-  const uint64_t bits = 8 * bytes_;
-  std::array<uint8_t, 72> tail{0x80};
-  const size_t zeros = (held_bytes_ < 56 ? 56 : 120) - held_bytes_;
-  for (size_t i = 0; i < 8; ++i) tail[zeros + i] = uint8_t(bits >> (56 - 8 * i));
-  add({tail.data(), zeros + 8});
-  std::array<uint8_t, 32> out;
-  for (size_t i = 0; i < 32; ++i) out[i] = uint8_t(state_[i / 4] >> (24 - 8 * (i % 4)));
+  std::array<uint8_t, 32> out{};
+  check(EVP_DigestFinal_ex(state_->context, out.data(), nullptr) == 1, "a digest is taken once");
   return out;
-}
-
-std::string hex_text(std::span<const uint8_t> bytes) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string text;
-  for (uint8_t byte : bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
 }
 
 std::string sha256_text(std::span<const uint8_t> bytes) {
   Sha256 hash;
   hash.add(bytes);
   return hex_text(hash.digest());
+}
+
+std::string hex_text(std::span<const uint8_t> bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  for (const uint8_t byte : bytes) {
+    out += kDigits[byte >> 4];
+    out += kDigits[byte & 15];
+  }
+  return out;
 }
 
 }  // namespace fathom

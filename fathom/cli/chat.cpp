@@ -38,12 +38,10 @@ class LineReader {
         held_.erase(0, at + 1);
         return End::line;
       }
+      if (!wait_for_input(STDIN_FILENO)) return End::interrupted;
       std::array<char, 4096> piece;
       const ssize_t count = ::read(STDIN_FILENO, piece.data(), piece.size());
-      if (count < 0 && errno == EINTR) {
-        if (interrupted()) return End::interrupted;
-        continue;
-      }
+      if (count < 0 && errno == EINTR) continue;
       if (count <= 0) {
         line = std::exchange(held_, {});
         return line.empty() ? End::closed : End::line;

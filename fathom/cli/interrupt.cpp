@@ -1,5 +1,6 @@
 #include "fathom/cli/interrupt.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -33,6 +34,18 @@ InterruptScope::InterruptScope() {
 InterruptScope::~InterruptScope() { in_scope = false; }
 
 bool interrupted() { return stop_asked.load(); }
+bool wait_for_input(int descriptor) {
+  sigset_t stops, before;
+  sigemptyset(&stops);
+  sigaddset(&stops, SIGINT);
+  sigaddset(&stops, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &stops, &before);
+  pollfd input{descriptor, POLLIN, 0};
+  bool ready = false;
+  while (!interrupted() && !ready) ready = ::ppoll(&input, 1, nullptr, &before) > 0;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return ready;
+}
 void clear_interrupt() { stop_asked = false; }
 
 Error interrupted_error(const char* where, const char* remedy) {

@@ -23,8 +23,7 @@ void encode_q4k(std::span<const float> row, uint8_t* codes, uint8_t* scales) {
     scales[g] = q4k_scale_code(max_abs(group));
     const float scale = e4m3_to_float(scales[g]);
     for (size_t i = 0; i < 16; i += 2) {
-      codes[(g * 16 + i) / 2] =
-          uint8_t(float_to_e2m1(group[i] / scale) | (float_to_e2m1(group[i + 1] / scale) << 4));
+      codes[(g * 16 + i) / 2] = uint8_t(float_to_e2m1(group[i] / scale) | (float_to_e2m1(group[i + 1] / scale) << 4));
     }
   }
 }
@@ -35,8 +34,7 @@ void encode_q4i(std::span<const float> row, uint8_t* codes, uint8_t* scales) {
     const float scale = q4i_scale(max_abs(group));
     scales[g] = pow2_to_e8m0(scale);
     for (size_t i = 0; i < 32; i += 2) {
-      codes[(g * 32 + i) / 2] =
-          uint8_t(float_to_e2m1(group[i] / scale) | (float_to_e2m1(group[i + 1] / scale) << 4));
+      codes[(g * 32 + i) / 2] = uint8_t(float_to_e2m1(group[i] / scale) | (float_to_e2m1(group[i + 1] / scale) << 4));
     }
   }
 }

@@ -1,6 +1,6 @@
 // fathom/tensor/row_format.h
-// How one row of channels is kept in a cache: codes, then scales, in one run of bytes. These functions define the formats;
-// every backend reads and writes the same bytes. Source: spec/model.md 3.2, spec/memory.md 1.
+// How one row of channels is kept in a cache: codes, then scales, in one run of bytes. These functions define the
+// formats; every backend reads and writes the same bytes. Source: spec/model.md 3.2, spec/memory.md 1.
 #pragma once
 #include <cstdint>
 #include <span>

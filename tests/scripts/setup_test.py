@@ -66,11 +66,11 @@ class Setup(unittest.TestCase):
     def test_a_user_without_sudo_is_told_the_packages_and_the_command_in_one_line(self):
         for sudo in (None, "exit 1"):  # not installed; asks for a password that nobody can type
             with self.subTest(sudo):
-                self.machine(missing=["cmake", "libfmt-dev"], user=1000, sudo=sudo)
+                self.machine(missing=["cmake", "libssl-dev"], user=1000, sudo=sudo)
                 done = self.run_setup()
                 self.assertEqual(done.returncode, 1)
                 self.assertEqual(done.stderr.count("\n"), 1)
-                self.assertIn("apt-get install --no-install-recommends cmake libfmt-dev", done.stderr)
+                self.assertIn("apt-get install --no-install-recommends cmake libssl-dev", done.stderr)
                 self.assertEqual(self.log.read_text(), "")
 
     def test_a_failing_apt_get_shows_its_last_words(self):
