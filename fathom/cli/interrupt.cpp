@@ -42,7 +42,9 @@ bool wait_for_input(int descriptor) {
   ::pthread_sigmask(SIG_BLOCK, &stops, &before);
   pollfd input{descriptor, POLLIN, 0};
   bool ready = false;
-  while (!interrupted() && !ready) ready = ::ppoll(&input, 1, nullptr, &before) > 0;
+  // A worker thread may take the signal instead of us, and then nothing ends the wait: look again five times a second.
+  const timespec pause{0, 200'000'000};
+  while (!interrupted() && !ready) ready = ::ppoll(&input, 1, &pause, &before) > 0;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return ready;
 }

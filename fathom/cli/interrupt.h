@@ -21,8 +21,7 @@ class InterruptScope {
 
 /// True after a SIGINT inside a scope.
 bool interrupted();
-/// Waits until `descriptor` can be read; false when a SIGINT came before or while waiting. No signal slips in between
-/// looking at the flag and waiting.
+/// Waits until `descriptor` can be read; false when a SIGINT came before or while waiting, even just before.
 bool wait_for_input(int descriptor);
 /// Forgets it: `chat` goes on after it has stopped an answer.
 void clear_interrupt();
