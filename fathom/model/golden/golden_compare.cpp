@@ -19,7 +19,8 @@ std::string describe(const Tolerance& t) {
   const auto add = [&](const std::string& part) { out += (out.empty() ? "" : ", ") + part; };
   if (t.max_abs == 0 && t.max_of_all == 0 && t.mean_abs == 0) add("exact");
   if (t.max_abs > 0) {
-    add("<= " + short_number(t.max_abs) + (t.share < 1 ? " in " + short_number(t.share * 100) + " % of rows" : ""));
+    add("<= " + short_number(t.max_abs) + " relative" +
+        (t.share < 1 ? " in " + short_number(t.share * 100) + " % of rows" : ""));
   }
   if (t.max_of_all > 0) add("<= " + short_number(t.max_of_all));
   if (t.mean_abs > 0) add("mean <= " + short_number(t.mean_abs));
