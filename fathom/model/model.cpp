@@ -116,23 +116,106 @@ Visibility visibility(Step& step, const RowSet& rows, std::span<const Replay> re
   return out;
 }
 
-View<const uint8_t, 1> take_image(Step& step, const RowSubset& subset, View<const uint8_t, 1> image) {
-  if (image.empty() || subset.all) return image;
-  auto out = step.kept.vector<uint8_t>(subset.rows.rows());
-  for (int64_t i = 0; i < out.shape[0]; ++i) out[i] = image[subset.index[i]];
+// What one layer leaves to the next.
+struct Pass {
+  Streams streams;
+  RowSubset running;  // rows that run; its index counts the batch's rows
+  View<const uint8_t, 1> image;
+  Visibility window;
+  Shared shared;
+};
+
+// [rows, cols] of 4-byte elements, and the subset's rows of it.
+template <class T>
+View<T, 2> take_table(Step& step, const RowSubset& subset, View<const T, 2> table) {
+  const auto out = step.kept.table<T>(subset.rows.rows(), table.shape[1]);
+  const auto bytes = [](auto* data, int64_t rows, int64_t cols) {
+    using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(data)>>, const uint8_t, uint8_t>;
+    return BasicAnyView<Byte>(reinterpret_cast<Byte*>(data), DType::i32, rows, cols);
+  };
+  step.ops.gather_rows(step.queue, {bytes(table.data, table.shape[0], table.shape[1]), subset.index,
+                                    bytes(out.data, out.shape[0], out.shape[1])});
   return out;
 }
 
-// The streams of a subset of rows, copied.
-Streams take_streams(Step& step, const RowSubset& subset, const Streams& streams) {
-  const int64_t rows = subset.rows.rows(), c = step.config.hc_mult;
-  Streams out = make_streams(step, rows);
-  step.ops.gather_rows(step.queue, {streams.x, subset.index, out.x});
-  const auto floats = [c](View<float, 2> view) {
-    return AnyViewMut(reinterpret_cast<uint8_t*>(view.data), DType::f32, view.shape[0], c);
-  };
-  step.ops.gather_rows(step.queue, {floats(streams.pre), subset.index, floats(out.pre)});
+template <class T>
+View<T, 1> take_vector(Step& step, const RowSubset& subset, View<const T, 1> values) {
+  const auto out = step.kept.vector<T>(subset.rows.rows());
+  for (int64_t i = 0; i < out.shape[0]; ++i) out[i] = values[subset.index[i]];
   return out;
+}
+
+// Drops the rows that nothing reads from here on. `going` is a subset of the rows that run.
+void narrow(Step& step, Pass& pass, const RowSubset& going) {
+  if (going.all) return;
+  Streams streams = make_streams(step, going.rows.rows());
+  step.ops.gather_rows(step.queue, {pass.streams.x, going.index, streams.x});
+  streams.pre = take_table<float>(step, going, pass.streams.pre);
+  pass.streams = streams;
+  if (!pass.image.empty()) pass.image = take_vector(step, going, pass.image);
+  if (RowSelection& chosen = pass.shared.selection; chosen.kv_source >= 0) {
+    chosen.entries = take_table(step, going, chosen.entries);
+    chosen.count = take_vector(step, going, chosen.count);
+  }
+  if (Candidates& blocks = pass.shared.candidates; !blocks.count.empty()) {
+    blocks.blocks = take_table<int32_t>(step, going, blocks.blocks);
+    blocks.count = take_vector<int32_t>(step, going, blocks.count);
+  }
+  const auto index = pass.running.all ? going.index : take_vector(step, going, pass.running.index);
+  pass.running = {going.rows, index, false};
+}
+
+// The first decoder layer: all rows feed its global cache, some its window, and the last ones go on (model.md 13.2).
+AttentionRows enter_decoder(Step& step, Pass& pass, const Batch& batch, AnyView norm) {
+  AttentionRows in;
+  in.global_u = rms_norm(step, collapse(step, pass.streams), norm);
+  in.global_rows = batch.rows;
+  const RowSubset going = rows_from(step, batch.rows, [&](int64_t i) { return batch.replay[size_t(i)].decoder_from; });
+  const RowSubset windowed =
+      rows_from(step, batch.rows, [&](int64_t i) { return batch.replay[size_t(i)].decoder_window_from; });
+  in.u = take(step, going, in.global_u);
+  in.window_u = windowed.rows.rows() == going.rows.rows() ? in.u : take(step, windowed, in.global_u);
+  in.window_rows = windowed.rows;
+  narrow(step, pass, going);
+  pass.window = visibility(step, pass.running.rows, batch.replay, Half::first_decoder);
+  return in;
+}
+
+// The last layer: rows without logits end in its window, nobody reads what it would make of them.
+AttentionRows enter_last_layer(Step& step, Pass& pass, const Batch& batch, AnyView norm) {
+  AttentionRows in;
+  in.window_u = in.global_u = rms_norm(step, collapse(step, pass.streams), norm);
+  in.window_rows = in.global_rows = pass.running.rows;
+  int64_t next = 0;  // of the rows with logits, which rise as the rows do
+  const RowSubset going = rows_where(step, pass.running.rows, [&](int32_t r) {
+    const int32_t row = pass.running.all ? r : pass.running.index[r];
+    if (next == batch.logit_rows.shape[0] || batch.logit_rows[next] != row) return false;
+    ++next;
+    return true;
+  });
+  in.u = take(step, going, in.global_u);
+  narrow(step, pass, going);
+  pass.window = visibility(step, pass.running.rows, batch.replay, Half::decoder);
+  return in;
+}
+
+// Logits of the wanted rows only.
+View<const float, 2> logits_of(Step& step, const Weights& weights, const Pass& pass, View<const int32_t, 1> wanted) {
+  const int64_t n = wanted.shape[0];
+  const auto logits = step.kept.table<float>(n, step.config.vocab_size);
+  if (n == 0) return logits;
+  auto index = step.kept.vector<int32_t>(n);
+  for (int64_t i = 0, at = 0; i < n; ++i) {
+    while (!pass.running.all && at < pass.running.rows.rows() && pass.running.index[at] != wanted[i]) ++at;
+    check(pass.running.all || at < pass.running.rows.rows(), "a row whose logits are wanted runs the decoder");
+    index[i] = pass.running.all ? wanted[i] : int32_t(at);
+  }
+  const AnyViewMut hidden = collapse(step, pass.streams);
+  const AnyViewMut last = step.activations(n, hidden.cols);
+  step.ops.gather_rows(step.queue, {hidden, index, last});
+  step.ops.linear(step.queue, {Matrix(rms_norm(step, last, weights.norm)), weights.head,
+                               AnyViewMut(reinterpret_cast<uint8_t*>(logits.data), DType::f32, n, logits.shape[1]), 1});
+  return logits;
 }
 
 }  // namespace
@@ -143,103 +226,67 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
   s.scratch.reset();
   s.kept.reset();
   Step step = s.step(queue, trace);
-  const int64_t sequences = batch.rows.sequences();
 
-  auto store_from = s.kept.vector<int64_t>(sequences);
-  for (int64_t i = 0; i < sequences; ++i) store_from[i] = batch.replay[size_t(i)].store_from;
+  auto store_from = s.kept.vector<int64_t>(batch.rows.sequences());
+  for (int64_t i = 0; i < store_from.shape[0]; ++i) store_from[i] = batch.replay[size_t(i)].store_from;
   int64_t most_positions = 0;
-  for (int64_t r = 0; r < batch.rows.rows(); ++r)
+  for (int64_t r = 0; r < batch.rows.rows(); ++r) {
     most_positions = std::max(most_positions, batch.rows.positions[r] + 1);
+  }
   const AttentionContext context{s.map,      cache,   batch.blocks, batch.slots,
                                  store_from, s.plain, s.compressed, most_positions};
 
-  Streams streams = open_streams(step, s.weights.embed, batch.ids);
-  RowSubset running{batch.rows, {}, true};  // rows that the current layer runs
-  View<const uint8_t, 1> image = batch.image;
-  Visibility window = visibility(step, batch.rows, batch.replay, Half::encoder);
-  Shared shared;
+  Pass pass{open_streams(step, s.weights.embed, batch.ids),
+            {batch.rows, {}, true},
+            batch.image,
+            visibility(step, batch.rows, batch.replay, Half::encoder),
+            {}};
   AnyViewMut features;  // [rows, targets * H], of the rows that run the target layers
   RowSet feature_rows;
-  const int64_t targets = int64_t(c.dspark_target_layer_ids.size());
   int64_t target = 0;
   size_t engram_layer = 0;
-  const int first_decoder_layer = encoder_layers(c);
+  const int first_decoder = encoder_layers(c), last = c.num_hidden_layers - 1;
 
   for (int l = 0; l < c.num_hidden_layers; ++l) {
     const LayerPlan& plan = s.plan[size_t(l)];
     const BlockWeights& w = s.weights.blocks[size_t(l)];
-    const bool first_decoder = l == first_decoder_layer;
-
     AttentionRows in;
-    if (first_decoder) {
-      // All rows feed the decoder's global cache, through this layer's input; only the last rows go on.
-      in.global_u = rms_norm(step, collapse(step, streams), w.attn_norm);
-      in.global_rows = batch.rows;
-      running = rows_from(step, batch.rows, [&](int64_t i) { return batch.replay[size_t(i)].decoder_from; });
-      const RowSubset windowed =
-          rows_from(step, batch.rows, [&](int64_t i) { return batch.replay[size_t(i)].decoder_window_from; });
-      in.u = take(step, running, in.global_u);
-      const bool same = windowed.rows.rows() == running.rows.rows();
-      in.window_u = same ? in.u : take(step, windowed, in.global_u);
-      in.window_rows = windowed.rows;
-      if (!running.all) {
-        streams = take_streams(step, running, streams);
-        image = take_image(step, running, image);
-      }
-      window = visibility(step, running.rows, batch.replay, Half::first_decoder);
-    } else if (l == first_decoder_layer + 1) {
-      window = visibility(step, running.rows, batch.replay, Half::decoder);
-    }
+    if (l == first_decoder) in = enter_decoder(step, pass, batch, w.attn_norm);
     if (plan.engram) {
-      engram(step, *w.engram, s.hashes[engram_layer++], s.token_map, batch, streams.x, l);
+      engram(step, *w.engram, s.hashes[engram_layer++], s.token_map, batch, pass.streams.x, l);
     }
     if (plan.draft_input) {
       if (features.data == nullptr) {
-        features = s.kept.rows(s.numerics.activations, running.rows.rows(), targets * c.hidden_size);
-        feature_rows = running.rows;
+        features = s.kept.rows(s.numerics.activations, pass.running.rows.rows(),
+                               int64_t(c.dspark_target_layer_ids.size()) * c.hidden_size);
+        feature_rows = pass.running.rows;
       }
-      step.ops.stream_mean(queue, {streams.x, c.hc_mult, features.columns(target++ * c.hidden_size, c.hidden_size)});
+      step.ops.stream_mean(queue,
+                           {pass.streams.x, c.hc_mult, features.columns(target++ * c.hidden_size, c.hidden_size)});
     }
-    const SiteMixes mixes = site_mixes(step, w.attn_mix, streams);
-    if (!first_decoder) {
-      in.u = in.window_u = in.global_u = rms_norm(step, collapse(step, streams), w.attn_norm);
-      in.window_rows = in.global_rows = running.rows;
+    if (l == last && plan.decoder && l != first_decoder && !step.trace) {
+      in = enter_last_layer(step, pass, batch, w.attn_norm);
+    } else if (l != first_decoder) {
+      if (l == first_decoder + 1) pass.window = visibility(step, pass.running.rows, batch.replay, Half::decoder);
+      in.u = in.window_u = in.global_u = rms_norm(step, collapse(step, pass.streams), w.attn_norm);
+      in.window_rows = in.global_rows = pass.running.rows;
     }
-    in.rows = running.rows;
-    in.window_begin = window.begin;
-    in.window_end = window.end;
-    spread(step, attention(step, context, w, l, plan, in, shared), mixes, streams);
+    in.rows = pass.running.rows;
+    in.window_begin = pass.window.begin;
+    in.window_end = pass.window.end;
+    const SiteMixes mixes = site_mixes(step, w.attn_mix, pass.streams);
+    spread(step, attention(step, context, w, l, plan, in, pass.shared), mixes, pass.streams);
     s.scratch.reset();
-    expert_site(step, w, streams, image, c.num_experts_per_tok);
+    expert_site(step, w, pass.streams, pass.image, c.num_experts_per_tok);
     s.scratch.reset();
-    step.record("layers." + std::to_string(l) + ".streams", streams.x);
+    step.record("layers." + std::to_string(l) + ".streams", pass.streams.x);
   }
 
   if (features.data != nullptr) {
     step.record("main_hidden", features);
     extend_draft_windows(step, context, s.weights, features, feature_rows);
   }
-
-  // Logits of the wanted rows only.
-  const int64_t wanted = batch.logit_rows.shape[0];
-  const auto logits = s.kept.table<float>(wanted, c.vocab_size);
-  if (wanted == 0) return logits;
-  auto index = s.kept.vector<int32_t>(wanted);
-  for (int64_t i = 0, at = 0; i < wanted; ++i) {
-    if (running.all) {
-      index[i] = batch.logit_rows[i];
-      continue;
-    }
-    while (at < running.rows.rows() && running.index[at] != batch.logit_rows[i]) ++at;
-    check(at < running.rows.rows(), "a row whose logits are wanted runs the decoder");
-    index[i] = int32_t(at);
-  }
-  const AnyViewMut hidden = collapse(step, streams);
-  const AnyViewMut last = step.activations(wanted, c.hidden_size);
-  step.ops.gather_rows(queue, {hidden, index, last});
-  step.ops.linear(queue, {Matrix(rms_norm(step, last, s.weights.norm)), s.weights.head,
-                          AnyViewMut(reinterpret_cast<uint8_t*>(logits.data), DType::f32, wanted, c.vocab_size), 1});
-  return logits;
+  return logits_of(step, s.weights, pass, batch.logit_rows);
 }
 
 Drafts Model::draft(Queue& queue, const DraftBatch& batch, CacheMemory& cache) {

@@ -14,18 +14,17 @@ struct RowSubset {
   bool all = false;
 };
 
-/// The rows of each sequence at or above from(sequence). Lives as long as the call.
-template <class From>
-RowSubset rows_from(Step& step, const RowSet& rows, From from) {
+/// The rows r for which goes_on(r) holds. Lives as long as the call.
+template <class GoesOn>
+RowSubset rows_where(Step& step, const RowSet& rows, GoesOn goes_on) {
   const int64_t n = rows.rows(), sequences = rows.sequences();
   auto index = step.kept.vector<int32_t>(n);
   auto begin = step.kept.vector<int32_t>(sequences + 1);
   int32_t count = 0;
   for (int64_t s = 0; s < sequences; ++s) {
     begin[s] = count;
-    const int64_t first = from(s);
     for (int32_t r = rows.begin[s]; r < rows.begin[s + 1]; ++r) {
-      if (rows.positions[r] >= first) index[count++] = r;
+      if (goes_on(r)) index[count++] = r;
     }
   }
   begin[sequences] = count;
@@ -37,6 +36,12 @@ RowSubset rows_from(Step& step, const RowSet& rows, From from) {
     sequence[i] = rows.sequence[index[i]];
   }
   return {{positions, sequence, begin}, View<const int32_t, 1>(index.data, {count}), false};
+}
+
+/// The rows of each sequence at or above from(sequence).
+template <class From>
+RowSubset rows_from(Step& step, const RowSet& rows, From from) {
+  return rows_where(step, rows, [&](int32_t r) { return rows.positions[r] >= from(rows.sequence[r]); });
 }
 
 /// The subset's rows of `source` (rows of the larger set), copied unless nothing was left out.
