@@ -50,7 +50,7 @@ int usable_cpus() {
   return std::clamp(int(quota + 0.999), 1, cpus);
 }
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads) : shares_(std::make_unique<Share[]>(size_t(std::max(threads, 1)))) {
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
 }
 
@@ -62,10 +62,14 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::take_pieces(int thread) {
-  for (;;) {
-    const int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
-    if (begin >= count_) return;
-    piece_(context_, begin, std::min(begin + grain_, count_), thread);
+  const int all = threads();
+  for (int i = 0; i < all; ++i) {
+    Share& share = shares_[size_t((thread + i) % all)];
+    for (;;) {
+      const int64_t begin = share.next.fetch_add(grain_, std::memory_order_relaxed);
+      if (begin >= share.end) break;
+      piece_(context_, begin, std::min(begin + grain_, share.end), thread);
+    }
   }
 }
 
@@ -106,9 +110,12 @@ void ThreadPool::run_pieces(int64_t count, int64_t grain, Piece piece, void* con
   }
   piece_ = piece;
   context_ = context;
-  count_ = count;
   grain_ = grain;
-  next_.store(0, std::memory_order_relaxed);
+  const int64_t all = threads(), pieces = (count + grain - 1) / grain;
+  for (int64_t t = 0; t < all; ++t) {
+    shares_[size_t(t)].next.store(pieces * t / all * grain, std::memory_order_relaxed);
+    shares_[size_t(t)].end = std::min(pieces * (t + 1) / all * grain, count);
+  }
   door_.store(kOpen, std::memory_order_release);
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();

@@ -4,6 +4,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -49,8 +50,12 @@ class ThreadPool {
   std::vector<std::thread> workers_;
   Piece piece_ = nullptr;
   void* context_ = nullptr;
-  int64_t count_ = 0, grain_ = 1;
-  alignas(64) std::atomic<int64_t> next_{0};
+  int64_t grain_ = 1;
+  struct alignas(64) Share {  // pieces of one thread's part of the range that nobody has taken
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+  std::unique_ptr<Share[]> shares_;             // [threads]
   alignas(64) std::atomic<uint32_t> epoch_{0};  // a loop begins: one more
   alignas(64) std::atomic<uint32_t> door_{0};   // kOpen while the loop may be entered, plus the workers inside
   std::atomic<bool> stop_{false};

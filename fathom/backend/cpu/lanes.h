@@ -24,11 +24,11 @@ struct Variants {
   void (*avx512)(Queue&, const Op&) = nullptr;
 };
 
-/// Calls piece(begin, end) for pieces of the rows. `row_ns`: about what a row costs. To wake a thread costs 5 to 20 us,
-/// so less work than that is not cut.
+/// Calls piece(begin, end) for pieces of the rows. `row_ns`: about what a row costs. To call a thread that still spins
+/// costs about 1 us, so less work than a few of them is not cut.
 template <class Piece>
 void for_row_pieces(Queue& queue, int64_t rows, int64_t row_ns, const Piece& piece) {
-  constexpr int64_t kPieceNs = 20000;
+  constexpr int64_t kPieceNs = 5000;
   const int64_t worth = std::max<int64_t>(1, kPieceNs / std::max<int64_t>(1, row_ns));
   if (rows <= worth || queue.pool.threads() == 1) {
     if (rows > 0) piece(int64_t(0), rows);
@@ -107,6 +107,25 @@ template <class T>
   const int32_t half = int32_t(n) >> 1, rest = int32_t(n) - half;
   const float scaled = p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((rest + 127) << 23);
   return x < -87.3f ? 0.0f : x > 88.72f ? INFINITY : scaled;
+}
+
+/// exp_of for what is not above 0 but by a rounding: 0 below -87.
+[[gnu::always_inline]] inline float exp_of_falling(float x) {
+  constexpr float kRound = 12582912.0f;
+  const float bounded = std::max(x, -87.0f);
+  const float shifted = std::fma(bounded, 1.44269504f, kRound), n = shifted - kRound;
+  float r = std::fma(n, -0.693359375f, bounded);
+  r = std::fma(n, 2.12194440e-4f, r);
+  float p = 1.9875691500e-4f;
+  p = std::fma(p, r, 1.3981999507e-3f);
+  p = std::fma(p, r, 8.3334519073e-3f);
+  p = std::fma(p, r, 4.1665795894e-2f);
+  p = std::fma(p, r, 1.6666665459e-1f);
+  p = std::fma(p, r, 5.0000001201e-1f);
+  p = std::fma(p, r * r, r) + 1.0f;
+  // The last bits of `shifted` are n; p stays a normal number.
+  const float scaled = std::bit_cast<float>(std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(shifted) << 23));
+  return x < -87.0f ? 0.0f : scaled;
 }
 
 [[gnu::always_inline]] inline float sigmoid(float x) { return 1 / (1 + exp_of(-x)); }

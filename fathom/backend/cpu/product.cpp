@@ -82,19 +82,30 @@ double estimate(const std::vector<Job>& jobs, int64_t columns) {
 void run_jobs(Queue& queue, const Product& product, const std::vector<Job>& jobs) {
   constexpr double kWorthThreads = 20'000;  // ns: a sleeping worker needs several thousand to come
   const bool parallel = queue.pool.threads() > 1 && estimate(jobs, product.columns) > kWorthThreads;
-  int64_t panels = 0, pieces = 0;
-  for (const Job& job : jobs) panels += job.panels();
-  // Few panels and many rows: shorter segments, so that every thread has work.
-  const int64_t segment = parallel && panels < 4 * queue.pool.threads() ? kSegment / 4 : kSegment;
+  const int64_t threads = queue.pool.threads();
+  int64_t panels = 0, pieces = 0, most_rows = 0;
+  for (const Job& job : jobs) {
+    panels += job.panels();
+    most_rows = std::max(most_rows, job.rows);
+  }
+  // One matrix and many rows: the threads share the rows, each its own as in the operations around, whose results lie
+  // in that core's cache. Few rows, or many matrices: they share the panels.
+  const bool by_rows = parallel && jobs.size() == 1 && most_rows >= threads * 24;
+  const int64_t share = round_up((most_rows + threads - 1) / threads, 6);
+  const int64_t segment = by_rows                            ? std::min(kSegment, share)
+                          : parallel && panels < 4 * threads ? kSegment / 4
+                                                             : kSegment;
   for (const Job& job : jobs) pieces += job.panels() * ((job.rows + segment - 1) / segment);
-  const int64_t grain = parallel ? std::max<int64_t>(1, pieces / (8 * queue.pool.threads())) : pieces;
+  const int64_t grain = parallel ? std::max<int64_t>(1, pieces / (8 * threads)) : pieces;
   queue.pool.run(pieces, std::max<int64_t>(1, grain), [&](int64_t begin, int64_t end, int) {
     int64_t at = 0;  // pieces of the jobs before
     for (const Job& job : jobs) {
-      const int64_t segments = (job.rows + segment - 1) / segment, here = job.panels() * segments;
+      const int64_t segments = (job.rows + segment - 1) / segment, job_panels = job.panels();
+      const int64_t here = job_panels * segments;
       for (int64_t i = std::max(begin, at); i < std::min(end, at + here); ++i) {
-        const int64_t row = (i - at) % segments * segment;
-        run_panel(product, job, (i - at) / segments, row, std::min(row + segment, job.rows));
+        const int64_t panel = by_rows ? (i - at) % job_panels : (i - at) / segments;
+        const int64_t row = (by_rows ? (i - at) / job_panels : (i - at) % segments) * segment;
+        run_panel(product, job, panel, row, std::min(row + segment, job.rows));
       }
       at += here;
       if (at >= end) return;
