@@ -14,63 +14,115 @@ namespace fathom::cpu {
 inline constexpr int kHeads = 8;  // in lanes
 inline constexpr int kKeys = 8;   // of a tile
 
-/// Heads [first, first + 8) of a query [heads, channels] as [channels][8]; heads past the end are zeros.
-template <class T>
-[[gnu::always_inline]] inline void transpose_heads(const T* query, int64_t heads, int64_t channels, int64_t first,
-                                                   float* out) {
-  for (int64_t h = 0; h < kHeads; ++h) {
-    const bool present = first + h < heads;
-    const T* in = query + (present ? first + h : 0) * channels;
-    for (int64_t i = 0; i < channels; ++i) out[i * kHeads + h] = present ? number(in, i) : 0.0f;
-  }
-}
-
-/// out[k][h] = keys[k] . query[h] for 8 keys of `channels` floats.
-[[gnu::always_inline]] inline void multiply_keys(const float* keys, const float* query, int64_t channels,
-                                                 float* __restrict out) {
-  float sum[kKeys][kHeads] = {};
-  for (int64_t i = 0; i < channels; ++i, ++keys, query += kHeads) {
-#pragma GCC unroll 8
-    for (int k = 0; k < kKeys; ++k) {
+/// The logits [n][8] of eight heads become weights, and `share` what an output is multiplied with: one over their sum
+/// with the sink's part. Even and odd keys are summed apart, then together. One row past an odd n is written.
+[[gnu::always_inline]] inline void weights_of_logits(float* __restrict logits, int64_t n, const float* sink,
+                                                     float scale, float* __restrict share) {
+  constexpr int kPair = 2 * kHeads;
+  float best[kPair], total[kPair], start[kPair];
+  for (int h = 0; h < kHeads; ++h) best[h] = best[kHeads + h] = sink[h];
+  if (n % 2 == 1) std::fill(logits + n * kHeads, logits + (n + 1) * kHeads, -INFINITY);
+  for (int64_t k = 0; k < n; k += 2) {
 #pragma GCC unroll 1
-      for (int h = 0; h < kHeads; ++h) sum[k][h] = std::fma(keys[k * channels], query[h], sum[k][h]);
+    for (int i = 0; i < kPair; ++i) best[i] = std::max(best[i], logits[k * kHeads + i] * scale);
+  }
+#pragma GCC unroll 1
+  for (int h = 0; h < kHeads; ++h) best[h] = best[kHeads + h] = std::max(best[h], best[kHeads + h]);
+#pragma GCC unroll 1
+  for (int i = 0; i < kPair; ++i) start[i] = i < kHeads ? sink[i % kHeads] : -INFINITY;
+#pragma GCC unroll 1
+  for (int i = 0; i < kPair; ++i) total[i] = exp_of_falling(start[i] - best[i]);
+  for (int64_t k = 0; k < n; k += 2) {
+#pragma GCC unroll 1
+    for (int i = 0; i < kPair; ++i) {
+      const float p = exp_of_falling(logits[k * kHeads + i] * scale - best[i]);
+      logits[k * kHeads + i] = p;
+      total[i] += p;
     }
   }
-  for (int k = 0; k < kKeys; ++k) {
 #pragma GCC unroll 1
-    for (int h = 0; h < kHeads; ++h) out[k * kHeads + h] = sum[k][h];
-  }
-}
-
-/// out[h][c] = sum over keys k of weights[k][h] * keys[k][c], for 8 heads and `Channels` channels.
-template <int Channels>
-[[gnu::always_inline]] inline void weigh_keys(const float* keys, int64_t count, int64_t stride, const float* weights,
-                                              float* __restrict out) {
-  float sum[kHeads][Channels] = {};
-  for (int64_t k = 0; k < count; ++k, keys += stride, weights += kHeads) {
-#pragma GCC unroll 8
-    for (int h = 0; h < kHeads; ++h) {
-#pragma GCC unroll 1
-      for (int c = 0; c < Channels; ++c) sum[h][c] = std::fma(weights[h], keys[c], sum[h][c]);
-    }
-  }
-  for (int h = 0; h < kHeads; ++h) {
-#pragma GCC unroll 1
-    for (int c = 0; c < Channels; ++c) out[h * Channels + c] = sum[h][c];
-  }
+  for (int h = 0; h < kHeads; ++h) share[h] = 1 / (total[h] + total[kHeads + h]);
 }
 
 /// The tiles as functions of their own, one for each instruction set: inlined into a larger one the compiler no longer
 /// keeps their sums in registers.
 struct Avx2Tiles {
   static constexpr int kChannels = 8;  // of weigh: 8 sums of 8, in 16 registers
-  [[gnu::target("avx2,fma"), gnu::noinline]] static void multiply(const float* keys, const float* query,
+  /// out[k][h] = keys[k] . query[h] for 8 keys of `channels` floats; query [channels][8].
+  [[gnu::target("avx2,fma"), gnu::noinline]] static void multiply(const float* const* keys, const float* query,
                                                                   int64_t channels, float* out) {
-    multiply_keys(keys, query, channels, out);
+    const float *a = keys[0], *b = keys[1], *c = keys[2], *d = keys[3];
+    const float *e = keys[4], *f = keys[5], *g = keys[6], *h = keys[7];
+    __m256 sum[kKeys];
+#pragma GCC unroll 8
+    for (int k = 0; k < kKeys; ++k) sum[k] = _mm256_setzero_ps();
+    for (int64_t i = 0; i < channels; ++i) {
+      const __m256 q = _mm256_loadu_ps(query + i * kHeads);
+      sum[0] = _mm256_fmadd_ps(_mm256_broadcast_ss(a + i), q, sum[0]);
+      sum[1] = _mm256_fmadd_ps(_mm256_broadcast_ss(b + i), q, sum[1]);
+      sum[2] = _mm256_fmadd_ps(_mm256_broadcast_ss(c + i), q, sum[2]);
+      sum[3] = _mm256_fmadd_ps(_mm256_broadcast_ss(d + i), q, sum[3]);
+      sum[4] = _mm256_fmadd_ps(_mm256_broadcast_ss(e + i), q, sum[4]);
+      sum[5] = _mm256_fmadd_ps(_mm256_broadcast_ss(f + i), q, sum[5]);
+      sum[6] = _mm256_fmadd_ps(_mm256_broadcast_ss(g + i), q, sum[6]);
+      sum[7] = _mm256_fmadd_ps(_mm256_broadcast_ss(h + i), q, sum[7]);
+    }
+#pragma GCC unroll 8
+    for (int k = 0; k < kKeys; ++k) _mm256_storeu_ps(out + k * kHeads, sum[k]);
   }
-  [[gnu::target("avx2,fma"), gnu::noinline]] static void weigh(const float* keys, int64_t count, int64_t stride,
-                                                               const float* weights, float* out) {
-    weigh_keys<kChannels>(keys, count, stride, weights, out);
+  /// out[h][c] = share[h] * (sum over keys k in rising order of weights[k][h] * keys[k][first + c]), for 8 heads.
+  [[gnu::target("avx2,fma"), gnu::noinline]] static void weigh(const float* const* keys, int64_t count, int64_t first,
+                                                               const float* weights, const float* share, float* out) {
+    __m256 sum[kHeads];
+#pragma GCC unroll 8
+    for (int h = 0; h < kHeads; ++h) sum[h] = _mm256_setzero_ps();
+    for (int64_t k = 0; k < count; ++k, weights += kHeads) {
+      const __m256 key = _mm256_loadu_ps(keys[k] + first);
+#pragma GCC unroll 8
+      for (int h = 0; h < kHeads; ++h) sum[h] = _mm256_fmadd_ps(_mm256_broadcast_ss(weights + h), key, sum[h]);
+    }
+#pragma GCC unroll 8
+    for (int h = 0; h < kHeads; ++h) {
+      _mm256_storeu_ps(out + h * kChannels, _mm256_mul_ps(sum[h], _mm256_broadcast_ss(share + h)));
+    }
+  }
+  [[gnu::target("avx2,fma"), gnu::noinline]] static void softmax(float* logits, int64_t n, const float* sink,
+                                                                 float scale, float* share) {
+    weights_of_logits(logits, n, sink, scale, share);
+  }
+  [[gnu::target("avx2,fma")]] static __m256 load8(const float* x) { return _mm256_loadu_ps(x); }
+  [[gnu::target("avx2,fma")]] static __m256 load8(const uint16_t* x) {
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+  }
+  /// Heads [first, first + 8) of a query [heads, channels] as [channels][8]; heads past the end are zeros.
+  template <class T>
+  [[gnu::target("avx2,fma"), gnu::noinline]] static void transpose_heads(const T* query, int64_t heads,
+                                                                         int64_t channels, int64_t first, float* out) {
+    const T* in = query + first * channels;
+    const int64_t present = heads - first;
+    for (int64_t i = 0; i < channels; i += 8, in += 8, out += 8 * kHeads) {
+      __m256 x[8], y[8];
+#pragma GCC unroll 8
+      for (int h = 0; h < 8; ++h) x[h] = h < present ? load8(in + h * channels) : _mm256_setzero_ps();
+#pragma GCC unroll 4
+      for (int h = 0; h < 8; h += 2) {  // pairs of heads, then fours, then all eight
+        y[h] = _mm256_unpacklo_ps(x[h], x[h + 1]);
+        y[h + 1] = _mm256_unpackhi_ps(x[h], x[h + 1]);
+      }
+#pragma GCC unroll 2
+      for (int h = 0; h < 8; h += 4) {
+        x[h] = _mm256_shuffle_ps(y[h], y[h + 2], 0x44);
+        x[h + 1] = _mm256_shuffle_ps(y[h], y[h + 2], 0xee);
+        x[h + 2] = _mm256_shuffle_ps(y[h + 1], y[h + 3], 0x44);
+        x[h + 3] = _mm256_shuffle_ps(y[h + 1], y[h + 3], 0xee);
+      }
+#pragma GCC unroll 4
+      for (int c = 0; c < 4; ++c) {
+        _mm256_storeu_ps(out + c * kHeads, _mm256_permute2f128_ps(x[c], x[c + 4], 0x20));
+        _mm256_storeu_ps(out + (c + 4) * kHeads, _mm256_permute2f128_ps(x[c], x[c + 4], 0x31));
+      }
+    }
   }
   /// Sixteen E2M1 codes times `half`, half a scale: the table holds twice their values, as integers.
   [[gnu::target("avx2,fma")]] static void decode_fp4(const uint8_t* codes, float half, float* out) {
@@ -88,19 +140,27 @@ struct Avx2Tiles {
   }
 };
 
-struct Avx512Tiles {
+struct Avx512Tiles : Avx2Tiles {
   static constexpr int kChannels = 16;
-  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), gnu::noinline]] static void multiply(const float* keys,
-                                                                                            const float* query,
-                                                                                            int64_t channels,
-                                                                                            float* out) {
-    multiply_keys(keys, query, channels, out);
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), gnu::noinline]] static void weigh(
+      const float* const* keys, int64_t count, int64_t first, const float* weights, const float* share, float* out) {
+    __m512 sum[kHeads];
+#pragma GCC unroll 8
+    for (int h = 0; h < kHeads; ++h) sum[h] = _mm512_setzero_ps();
+    for (int64_t k = 0; k < count; ++k, weights += kHeads) {
+      const __m512 key = _mm512_loadu_ps(keys[k] + first);
+#pragma GCC unroll 8
+      for (int h = 0; h < kHeads; ++h) sum[h] = _mm512_fmadd_ps(_mm512_set1_ps(weights[h]), key, sum[h]);
+    }
+#pragma GCC unroll 8
+    for (int h = 0; h < kHeads; ++h) {
+      _mm512_storeu_ps(out + h * kChannels, _mm512_mul_ps(sum[h], _mm512_set1_ps(share[h])));
+    }
   }
-  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), gnu::noinline]] static void weigh(const float* keys,
-                                                                                         int64_t count, int64_t stride,
-                                                                                         const float* weights,
-                                                                                         float* out) {
-    weigh_keys<kChannels>(keys, count, stride, weights, out);
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), gnu::noinline]] static void softmax(float* logits, int64_t n,
+                                                                                           const float* sink,
+                                                                                           float scale, float* share) {
+    weights_of_logits(logits, n, sink, scale, share);
   }
   [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] static void decode_fp4(const uint8_t* codes, float half,
                                                                                float* out) {

@@ -5,7 +5,7 @@
 //   choice   scores become integers that sort as (falling score, rising entry), so the worst of the chosen is found
 //   without
 //            sorting; one more pass over the entries, in rising order, writes those that are not worse.
-#include "fathom/backend/cpu/key_tile.h"
+#include "fathom/backend/cpu/decoded_keys.h"
 #include "fathom/backend/cpu/row_operations.h"
 #include "fathom/backend/cpu/scratch.h"
 
@@ -17,6 +17,7 @@ constexpr int64_t kKeyBlock = 64;
 
 struct Memory {
   Scratch queries, keys, scores, ranks, entries;
+  DecodedKeys decoded;
 };
 Memory& memory() {
   static thread_local Memory own;
@@ -103,22 +104,22 @@ template <class Tiles>
 [[gnu::always_inline]] inline void decode_query(const SelectRows& op, int64_t r, float* query, float* weights) {
   const int64_t bytes = row_bytes(op.format, op.channels), groups = (op.heads + kHeads - 1) / kHeads;
   const uint8_t* in = op.queries.data + r * op.queries.stride[0];
-  std::fill(query, query + groups * op.channels * kHeads, 0.0f);
   std::fill(weights, weights + groups * kHeads, 0.0f);
-  float* head = memory().ranks.get<float>(op.channels);
+  float* decoded = memory().ranks.get<float>(op.heads * op.channels);
   for (int64_t h = 0; h < op.heads; ++h) {
-    decode_key<Tiles>(op.format, in + h * bytes, op.channels, head);
-    float* to = query + h / kHeads * op.channels * kHeads + h % kHeads;
-    for (int64_t i = 0; i < op.channels; ++i) to[i * kHeads] = head[i];
+    decode_key<Tiles>(op.format, in + h * bytes, op.channels, decoded + h * op.channels);
     const float weight = op.head_weights.dtype == DType::bf16 ? number(row_of<uint16_t>(op.head_weights, r), h)
                                                               : number(row_of<float>(op.head_weights, r), h);
     weights[h] = weight * op.weight_scale;
+  }
+  for (int64_t group = 0; group < groups; ++group) {
+    Tiles::transpose_heads(decoded, op.heads, op.channels, group * kHeads, query + group * op.channels * kHeads);
   }
 }
 
 // scores[k] of 8 decoded keys.
 template <class Tiles>
-[[gnu::always_inline]] inline void score_tile(const SelectRows& op, const float* keys, const float* query,
+[[gnu::always_inline]] inline void score_tile(const SelectRows& op, const float* const* keys, const float* query,
                                               const float* weights, float* scores) {
   float sum[kKeys] = {}, dots[kKeys * kHeads];
   for (int64_t group = 0; group < (op.heads + kHeads - 1) / kHeads; ++group) {
@@ -139,6 +140,8 @@ template <class Tiles>
   const int64_t groups = (op.heads + kHeads - 1) / kHeads, per_query = groups * (op.channels + 1) * kHeads;
   float* queries = memory().queries.get<float>(count * per_query);
   float* keys = memory().keys.get<float>(kKeyBlock * op.channels);
+  const float* key[kKeyBlock];
+  for (int64_t k = 0; k < kKeyBlock; ++k) key[k] = keys + k * op.channels;
   int64_t most = 0;
   for (int64_t i = 0; i < count; ++i) {
     if (rows[i].everything) continue;
@@ -157,26 +160,32 @@ template <class Tiles>
       if (rows[i].everything) continue;
       const float* query = queries + i * per_query;
       for (int64_t k = 0; k < n && begin + k < rows[i].visible; k += kKeys) {
-        score_tile<Tiles>(op, keys + k * op.channels, query, query + groups * op.channels * kHeads,
-                          scores + i * stride + begin + k);
+        score_tile<Tiles>(op, key + k, query, query + groups * op.channels * kHeads, scores + i * stride + begin + k);
       }
     }
   }
 }
 
-// Row r's candidate entries, each decoded for it alone. scores [choices, rounded up to 8].
+// Row r's candidate entries. scores [choices, rounded up to 8].
 template <class Tiles>
 [[gnu::always_inline]] inline void score_candidates(const SelectRows& op, int64_t r, int64_t choices,
                                                     const int32_t* entries, float* scores) {
   const int64_t groups = (op.heads + kHeads - 1) / kHeads;
   float* query = memory().queries.get<float>(groups * (op.channels + 1) * kHeads);
-  float* keys = memory().keys.get<float>(kKeys * op.channels);
+  DecodedKeys& decoded = memory().decoded;
   decode_query<Tiles>(op, r, query, query + groups * op.channels * kHeads);
   for (int64_t begin = 0; begin < choices; begin += kKeys) {
-    for (int64_t k = 0; k < kKeys; ++k) {  // past the end: the last one again
-      const int32_t e = entries[std::min(begin + k, choices - 1)];
-      decode_key<Tiles>(op.format, op.keys.entry(op.rows.sequence[r], e), op.channels, keys + k * op.channels);
+    const float* keys[kKeys];
+    const int64_t n = std::min<int64_t>(kKeys, choices - begin);
+    for (int64_t k = 0; k < n; ++k) {
+      const int64_t e = entries[begin + k];
+      keys[k] = decoded.find<Tiles>(1, e, op.format, [&] { return op.keys.entry(op.rows.sequence[r], e); });
+      if (keys[k] == nullptr) {  // no room: the tile from its beginning, there is always room for one
+        decoded.forget();
+        k = -1;
+      }
     }
+    for (int64_t k = n; k < kKeys; ++k) keys[k] = keys[0];  // the last tile is a whole one
     score_tile<Tiles>(op, keys, query, query + groups * op.channels * kHeads, scores + begin);
   }
 }
@@ -203,6 +212,16 @@ template <class Tiles>
   publish_scores(op, r, row.choices, entries, scores);
 }
 
+// The rows from `first` that are of its sequence; returns one past the last. They share decoded keys.
+template <class Tiles>
+[[gnu::always_inline]] inline int64_t rows_inside_candidates(const SelectRows& op, int64_t first, int64_t end) {
+  int64_t stop = first;
+  while (stop < end && op.rows.sequence[stop] == op.rows.sequence[first]) ++stop;
+  memory().decoded.begin(op.channels, kKeys, stop - first, 0);
+  for (int64_t r = first; r < stop; ++r) row_inside_candidates<Tiles>(op, r, row_at(op, r));
+  return stop;
+}
+
 template <class Tiles>
 [[gnu::always_inline]] inline void rows_over_all(const SelectRows& op, int64_t first, int64_t count, const Row* rows) {
   int64_t stride = 0;
@@ -225,8 +244,7 @@ template <class Tiles>
     Row rows[kRowBlock];
     rows[0] = row_at(op, r);
     if (rows[0].inside) {
-      row_inside_candidates<Tiles>(op, r, rows[0]);
-      ++r;
+      r = rows_inside_candidates<Tiles>(op, r, end);
       continue;
     }
     int64_t count = 1;
