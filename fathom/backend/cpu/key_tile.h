@@ -142,6 +142,28 @@ struct Avx2Tiles {
 
 struct Avx512Tiles : Avx2Tiles {
   static constexpr int kChannels = 16;
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma"), gnu::noinline]] static void multiply(
+      const float* const* keys, const float* query, int64_t channels, float* out) {
+    const float *a = keys[0], *b = keys[1], *c = keys[2], *d = keys[3];
+    const float *e = keys[4], *f = keys[5], *g = keys[6], *h = keys[7];
+    __m256 sum[kKeys];
+#pragma GCC unroll 8
+    for (int k = 0; k < kKeys; ++k) sum[k] = _mm256_setzero_ps();
+#pragma GCC unroll 2
+    for (int64_t i = 0; i < channels; ++i) {  // a broadcast is part of the product's instruction
+      const __m256 q = _mm256_loadu_ps(query + i * kHeads);
+      sum[0] = _mm256_fmadd_ps(_mm256_set1_ps(a[i]), q, sum[0]);
+      sum[1] = _mm256_fmadd_ps(_mm256_set1_ps(b[i]), q, sum[1]);
+      sum[2] = _mm256_fmadd_ps(_mm256_set1_ps(c[i]), q, sum[2]);
+      sum[3] = _mm256_fmadd_ps(_mm256_set1_ps(d[i]), q, sum[3]);
+      sum[4] = _mm256_fmadd_ps(_mm256_set1_ps(e[i]), q, sum[4]);
+      sum[5] = _mm256_fmadd_ps(_mm256_set1_ps(f[i]), q, sum[5]);
+      sum[6] = _mm256_fmadd_ps(_mm256_set1_ps(g[i]), q, sum[6]);
+      sum[7] = _mm256_fmadd_ps(_mm256_set1_ps(h[i]), q, sum[7]);
+    }
+#pragma GCC unroll 8
+    for (int k = 0; k < kKeys; ++k) _mm256_storeu_ps(out + k * kHeads, sum[k]);
+  }
   [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), gnu::noinline]] static void weigh(
       const float* const* keys, int64_t count, int64_t first, const float* weights, const float* share, float* out) {
     __m512 sum[kHeads];
