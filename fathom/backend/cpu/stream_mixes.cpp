@@ -1,7 +1,7 @@
 // The mixing weights of four streams (other counts: the definition): 24 products of a row's streams, then 20 rounds of
 // normalising a 4 x 4 matrix.
-//   products   each is summed in 16 lanes (lanes.h), in a tile of up to four rows by four outputs, whose sums stay in
-//              registers: how rows are grouped does not change a sum
+//   products   each is summed in 16 lanes (lanes.h), in a tile of up to four rows by six outputs (AVX2: one by four),
+//              whose sums stay in registers: how rows are grouped does not change a sum
 //   Sinkhorn   the matrices of many rows lie side by side in lanes; nothing crosses lanes
 #include <immintrin.h>
 
@@ -62,9 +62,14 @@ struct Avx2Products {
       }
     }
   }
+  template <class T>
+  [[gnu::target("avx2,fma")]] static void squares(const T* x, int64_t x_stride, int64_t count, int64_t n, float* out) {
+    for (int64_t r = 0; r < count; ++r) out[r] = sum_of_squares(x + r * x_stride, n);
+  }
 };
 
 struct Avx512Products {
+  static constexpr int kTileOutputs = 6;  // by four rows: 24 sums, 6 weights and a value in 32 registers
   [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] static __m512 load(const float* x, __mmask16 lanes) {
     return _mm512_maskz_loadu_ps(lanes, x);
   }
@@ -79,40 +84,40 @@ struct Avx512Products {
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
   }
-  /// A tile of `Rows` rows and four outputs.
+  /// A tile of `Rows` rows and six outputs.
   template <int Rows, class T>
   [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), gnu::noinline]] static void tile(const T* x, int64_t x_stride,
                                                                                         const float* fn, int64_t stride,
                                                                                         int64_t n, float* products) {
-    __m512 sums[Rows][4];
+    __m512 sums[Rows][kTileOutputs];
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
-      for (int o = 0; o < 4; ++o) sums[r][o] = _mm512_setzero_ps();
+#pragma GCC unroll 6
+      for (int o = 0; o < kTileOutputs; ++o) sums[r][o] = _mm512_setzero_ps();
     }
     for (int64_t i = 0; i < n; i += kLanes) {
       const __mmask16 lanes = n - i >= kLanes ? __mmask16(0xffff) : __mmask16((1 << (n - i)) - 1);
-      __m512 w[4];
-#pragma GCC unroll 4
-      for (int o = 0; o < 4; ++o) w[o] = load(fn + o * stride + i, lanes);
+      __m512 w[kTileOutputs];
+#pragma GCC unroll 6
+      for (int o = 0; o < kTileOutputs; ++o) w[o] = load(fn + o * stride + i, lanes);
 #pragma GCC unroll 4
       for (int r = 0; r < Rows; ++r) {
         const __m512 v = load(x + r * x_stride + i, lanes);
-#pragma GCC unroll 4
-        for (int o = 0; o < 4; ++o) sums[r][o] = _mm512_fmadd_ps(v, w[o], sums[r][o]);
+#pragma GCC unroll 6
+        for (int o = 0; o < kTileOutputs; ++o) sums[r][o] = _mm512_fmadd_ps(v, w[o], sums[r][o]);
       }
     }
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
-      for (int o = 0; o < 4; ++o) products[r * kOutputs + o] = sum(sums[r][o]);
+#pragma GCC unroll 6
+      for (int o = 0; o < kTileOutputs; ++o) products[r * kOutputs + o] = sum(sums[r][o]);
     }
   }
   template <class T>
   [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] static void all(const T* x, int64_t x_stride, int64_t count,
                                                                         const float* fn, int64_t stride, int64_t n,
                                                                         float* products) {
-    for (int o = 0; o < kOutputs; o += 4) {
+    for (int o = 0; o < kOutputs; o += kTileOutputs) {
       const float* w = fn + o * stride;
       int64_t r = 0;
       for (; r + 4 <= count; r += 4) {
@@ -123,6 +128,32 @@ struct Avx512Products {
       }
       if (r < count) tile<1>(x + r * x_stride, x_stride, w, stride, n, products + r * kOutputs + o);
     }
+  }
+  template <int Rows, class T>
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), gnu::noinline]] static void squares_of(const T* x,
+                                                                                              int64_t x_stride,
+                                                                                              int64_t n, float* out) {
+    __m512 sums[Rows];
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r) sums[r] = _mm512_setzero_ps();
+    for (int64_t i = 0; i < n; i += kLanes) {
+      const __mmask16 lanes = n - i >= kLanes ? __mmask16(0xffff) : __mmask16((1 << (n - i)) - 1);
+#pragma GCC unroll 4
+      for (int r = 0; r < Rows; ++r) {
+        const __m512 v = load(x + r * x_stride + i, lanes);
+        sums[r] = _mm512_fmadd_ps(v, v, sums[r]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r) out[r] = sum(sums[r]);
+  }
+  /// sum_of_squares of each row: four at a time, for one alone waits for its own sums.
+  template <class T>
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] static void squares(const T* x, int64_t x_stride, int64_t count,
+                                                                            int64_t n, float* out) {
+    int64_t r = 0;
+    for (; r + 4 <= count; r += 4) squares_of<4>(x + r * x_stride, x_stride, n, out + r);
+    for (; r < count; ++r) squares_of<1>(x + r * x_stride, x_stride, n, out + r);
   }
 };
 
@@ -199,10 +230,11 @@ template <class T, int Width, class Products>
 [[gnu::always_inline]] inline void mix_rows(const StreamMixes& op, int64_t first, int64_t count) {
   const int64_t n = op.streams.cols;
   const T* x = row_of<T>(op.streams, first);
-  float products[kRowBlock * kOutputs], mixes[kOutputs][Width] = {};
+  float products[kRowBlock * kOutputs], squares[kRowBlock], mixes[kOutputs][Width] = {};
   Products::all(x, op.streams.row_stride, count, row_of<float>(op.fn, 0), op.fn.row_stride, n, products);
+  Products::squares(x, op.streams.row_stride, count, n, squares);
   for (int64_t r = 0; r < count; ++r) {
-    const float scale = inverse_rms(sum_of_squares(x + r * op.streams.row_stride, n), n, op.norm_eps);
+    const float scale = inverse_rms(squares[r], n, op.norm_eps);
     for (int o = 0; o < kOutputs; ++o) mixes[o][r] = products[r * kOutputs + o] * scale;
   }
   finish<Width>(op, first, count, mixes);
