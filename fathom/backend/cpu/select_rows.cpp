@@ -68,24 +68,35 @@ constexpr uint64_t kNever = ~uint64_t(0);
 // Writes the indices of the `count` best of n values, in rising order and -1 behind them; `name` turns an index into
 // what is written. Returns how many there are.
 template <class Name>
-int32_t write_best(const float* value, int64_t n, int64_t count, int32_t* out, const Name& name) {
+[[gnu::always_inline]] inline int32_t write_best(const float* value, int64_t n, int64_t count, int32_t* out,
+                                                 const Name& name) {
+  constexpr int64_t kFew = 64;  // so many are counted against each other faster than they are parted
+  uint64_t* const ranks = memory().ranks.get<uint64_t>(2 * n);
   uint64_t worst = kNever - 1;
-  if (n > count) {
-    uint64_t* ranks = memory().ranks.get<uint64_t>(n);
-    for (int64_t i = 0; i < n; ++i) ranks[i] = rank_of(value[i], i);
-    std::nth_element(ranks, ranks + count - 1, ranks + n);
-    worst = std::min(worst, ranks[count - 1]);
+  for (int64_t i = 0; i < n; ++i) ranks[i] = rank_of(value[i], i);
+  if (n > count && n <= kFew) {
+    for (int64_t i = 0; i < n; ++i) {
+      int64_t better = 0;
+      for (int64_t j = 0; j < n; ++j) better += ranks[j] < ranks[i];
+      worst = better == count - 1 ? std::min(worst, ranks[i]) : worst;
+    }
+  } else if (n > count) {
+    uint64_t* const parted = std::copy(ranks, ranks + n, ranks + n) - n;
+    std::nth_element(parted, parted + count - 1, parted + n);
+    worst = std::min(worst, parted[count - 1]);
   }
   int64_t written = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    if (rank_of(value[i], i) <= worst) out[written++] = name(i);
+  for (int64_t i = 0; i < n && written < count; ++i) {
+    out[written] = name(i);
+    written += ranks[i] <= worst;  // else the next one takes its place
   }
   std::fill(out + written, out + count, -1);
   return int32_t(written);
 }
 
 // A block is worth its best entry; the one with the newest visible entry always stays.
-void choose_blocks(const SelectRows& op, int64_t r, int64_t visible, const float* scores) {
+[[gnu::always_inline]] inline void choose_blocks(const SelectRows& op, int64_t r, int64_t visible,
+                                                 const float* scores) {
   const int64_t n = (visible + op.block_size - 1) / op.block_size;
   float* worth = memory().entries.get<float>(n);
   for (int64_t b = 0; b < n; ++b) {
