@@ -122,21 +122,6 @@ TEST_P(CachesTest, ARingKeepsTheLastRowsOfEachSequence) {
   EXPECT_EQ(rings.region.entry(1, 0)[0], 0xee);  // an empty sequence
 }
 
-TEST_P(CachesTest, ARingLeavesOutPositionsBelowItsStart) {
-  const OwnedRows rows({{10, 4}});
-  OwnedRings rings(1, 8, 8);
-  const std::vector<uint8_t> entries(4 * 8, 1);
-  const std::vector<int64_t> from{12};
-  StoreRing op;
-  op.rows = rows;
-  op.entries = view(entries, 8);
-  op.from = view(from);
-  op.ring = rings.region;
-  ops().store_ring(queue, op);
-  EXPECT_EQ(rings.region.entry(0, 11)[0], 0xee);
-  EXPECT_EQ(rings.region.entry(0, 12)[0], 1);
-}
-
 TEST_P(CachesTest, PagedEntriesLandInTheirBlocks) {
   OwnedPages pages(2, 10, 8, 4);
   std::vector<uint8_t> entries(3 * 8);

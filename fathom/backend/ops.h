@@ -130,12 +130,10 @@ struct EncodeRows {
   View<uint8_t, 2> out;  // [rows, heads * row_bytes(format, channels)]
 };
 
-/// Puts the entries of the last `capacity` rows of each sequence into its ring; positions below from[sequence] are left
-/// out.
+/// Puts the entries of the last `capacity` rows of each sequence into its ring.
 struct StoreRing {
   RowSet rows;
   View<const uint8_t, 2> entries;  // [rows, entry_bytes]
-  View<const int64_t, 1> from;     // [sequences]; empty: all
   RingRegion ring;
 };
 

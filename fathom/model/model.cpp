@@ -264,7 +264,7 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
       step.ops.stream_mean(queue,
                            {pass.streams.x, c.hc_mult, features.columns(target++ * c.hidden_size, c.hidden_size)});
     }
-    if (l == last && plan.decoder && l != first_decoder && !step.trace) {
+    if (l == last && plan.decoder && l != first_decoder && !step.traced()) {
       in = enter_last_layer(step, pass, batch, w.attn_norm);
     } else if (l != first_decoder) {
       if (l == first_decoder + 1) pass.window = visibility(step, pass.running.rows, batch.replay, Half::decoder);
@@ -279,7 +279,7 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
     s.scratch.reset();
     expert_site(step, w, pass.streams, pass.image, c.num_experts_per_tok);
     s.scratch.reset();
-    step.record("layers." + std::to_string(l) + ".streams", pass.streams.x);
+    step.record(l, "streams", pass.streams.x);
   }
 
   if (features.data != nullptr) {

@@ -19,8 +19,13 @@ struct Step {
   const Trace* trace;
 
   AnyViewMut activations(int64_t rows, int64_t cols) { return scratch.rows(numerics.activations, rows, cols); }
-  void record(const std::string& name, AnyView value) const {
-    if (trace && *trace) (*trace)(name, value);
+  bool traced() const { return trace && *trace; }
+  // The name is built only when somebody listens: a step without a trace allocates nothing here.
+  void record(int layer, const char* what, AnyView value) const {
+    if (traced()) (*trace)("layers." + std::to_string(layer) + "." + what, value);
+  }
+  void record(const char* name, AnyView value) const {
+    if (traced()) (*trace)(name, value);
   }
 };
 

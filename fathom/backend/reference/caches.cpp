@@ -34,7 +34,6 @@ void store_ring(Queue&, const StoreRing& op) {
     const int64_t begin = std::max<int64_t>(op.rows.begin[s], end - op.ring.capacity);
     for (int64_t r = begin; r < end; ++r) {
       const int64_t position = op.rows.positions[r];
-      if (!op.from.empty() && position < op.from[s]) continue;
       std::memcpy(op.ring.entry(s, position), op.entries.row(r).data(), size_t(op.ring.entry_bytes));
     }
   }

@@ -42,7 +42,7 @@ AnyViewMut attention(Step& step, const AttentionContext& context, const BlockWei
   op.out = out;
   step.ops.latent_attention(step.queue, op);
   // Only now: the ring's old rows were still being read.
-  step.ops.store_ring(step.queue, {in.window_rows, fresh, {}, ring});
+  step.ops.store_ring(step.queue, {in.window_rows, fresh, ring});
   return project_out(step, w, out, in.rows.positions, frequencies);
 }
 

@@ -48,7 +48,7 @@ AnyViewMut pooled_latents(Step& step, const AttentionContext& context, const Blo
   op.ratio = ratio;
   op.out = pooled;
   step.ops.compress(step.queue, op);
-  step.ops.store_ring(step.queue, {rows, View<const uint8_t, 2>(raw.data, {u.rows, 2 * d * 4}), {}, state});
+  step.ops.store_ring(step.queue, {rows, View<const uint8_t, 2>(raw.data, {u.rows, 2 * d * 4}), state});
   return pooled;
 }
 

@@ -4,11 +4,6 @@
 #include "fathom/model/attention/attention.h"
 
 namespace fathom {
-namespace {
-
-std::string layer_name(int layer, const char* what) { return "layers." + std::to_string(layer) + "." + what; }
-
-}  // namespace
 
 void select_entries(Step& step, const AttentionContext& context, const BlockWeights& w, int layer,
                     const LayerPlan& plan, AnyView u, const Matrix& low_rank, const RowSet& rows, Shared& shared) {
@@ -47,18 +42,17 @@ void select_entries(Step& step, const AttentionContext& context, const BlockWeig
     op.blocks = shared.candidates.blocks;
     op.block_count = shared.candidates.count;
   }
-  const bool traced = step.trace && *step.trace;
+  const bool traced = step.traced();
   if (traced) op.scores = step.scratch.table<float>(n, context.most_entries / plan.ratio);
   step.ops.select_rows(step.queue, op);
   shared.selection = {plan.kv_source, entries, count};
 
   if (traced) {
-    step.record(layer_name(layer, "index_score"),
+    step.record(layer, "index_score",
                 AnyView(reinterpret_cast<const uint8_t*>(op.scores.data), DType::f32, n, op.scores.shape[1]));
-    step.record(layer_name(layer, "selected_entries"),
+    step.record(layer, "selected_entries",
                 AnyView(reinterpret_cast<const uint8_t*>(entries.data), DType::i32, n, c.index_topk));
-    step.record(layer_name(layer, "selected_count"),
-                AnyView(reinterpret_cast<const uint8_t*>(count.data), DType::i32, n, 1));
+    step.record(layer, "selected_count", AnyView(reinterpret_cast<const uint8_t*>(count.data), DType::i32, n, 1));
   }
 }
 

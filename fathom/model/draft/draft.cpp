@@ -24,7 +24,7 @@ void extend_draft_windows(Step& step, const AttentionContext& context, const Wei
     const auto entries =
         window_entries(step, weights.blocks[layer], x, last.rows.positions, context.plain, context.map.format.window);
     step.ops.store_ring(step.queue,
-                        {last.rows, entries, {}, context.cache.ring(size_t(context.map.rings[layer]), context.slots)});
+                        {last.rows, entries, context.cache.ring(size_t(context.map.rings[layer]), context.slots)});
   }
 }
 

@@ -17,7 +17,7 @@ void engram(Step& step, const EngramWeights& weights, const EngramHash& hash, st
   lookup.offsets = hash.offsets;
   lookup.out = step.scratch.table<int64_t>(rows, columns);
   step.ops.engram_hash(step.queue, lookup);
-  step.record("layers." + std::to_string(layer) + ".engram_rows",
+  step.record(layer, "engram_rows",
               AnyView(reinterpret_cast<const uint8_t*>(lookup.out.data), DType::i64, rows, columns));
 
   // A table row is already what an FP8 weight wants to meet: codes and power-of-two scales. The values are those of a
