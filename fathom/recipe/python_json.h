@@ -1,0 +1,17 @@
+// fathom/recipe/python_json.h
+// JSON as prompts have it and as constraints have it. Source: spec/recipe.md 6 (JSON inside prompts).
+#pragma once
+#include <string>
+
+#include "fathom/base/json.h"
+
+namespace fathom::recipe {
+
+/// `{"a": 1, "b": [2.5, true]}`: ", " and ": ", no ASCII escaping, integers as given when they fit 64 bits, other
+/// numbers as Python's repr of the double.
+void append_python_json(std::string& out, const Json& value);
+
+/// The same without blanks: constraint strings.
+void append_compact_json(std::string& out, const Json& value);
+
+}  // namespace fathom::recipe
