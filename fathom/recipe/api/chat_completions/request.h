@@ -12,7 +12,7 @@
 
 namespace fathom::recipe {
 
-struct ChatCompletionsBody;  // the typed fields, in body.h
+struct ChatCompletionsRequestBody;  // the typed fields, in body.h
 
 /// A request whose shape is right. Movable; converting consumes it.
 class ChatCompletionsRequest {
@@ -35,8 +35,8 @@ class ChatCompletionsRequest {
   Result<ConvertedRequest> convert(const ConversionOptions& options) &&;
 
  private:
-  explicit ChatCompletionsRequest(std::unique_ptr<ChatCompletionsBody> body);
-  std::unique_ptr<ChatCompletionsBody> body_;
+  explicit ChatCompletionsRequest(std::unique_ptr<ChatCompletionsRequestBody> body);
+  std::unique_ptr<ChatCompletionsRequestBody> body_;
 };
 
 }  // namespace fathom::recipe

@@ -12,7 +12,7 @@
 
 namespace fathom::recipe {
 
-struct MessagesBody;  // the typed fields, in body.h
+struct MessagesRequestBody;  // the typed fields, in body.h
 
 /// A request whose shape is right. Movable; converting consumes it.
 class MessagesRequest {
@@ -32,8 +32,8 @@ class MessagesRequest {
   Result<ConvertedRequest> convert(const ConversionOptions& options) &&;
 
  private:
-  explicit MessagesRequest(std::unique_ptr<MessagesBody> body);
-  std::unique_ptr<MessagesBody> body_;
+  explicit MessagesRequest(std::unique_ptr<MessagesRequestBody> body);
+  std::unique_ptr<MessagesRequestBody> body_;
 };
 
 }  // namespace fathom::recipe

@@ -13,7 +13,7 @@
 
 namespace fathom::recipe {
 
-struct ResponsesBody;  // the typed fields, in body.h
+struct ResponsesRequestBody;  // the typed fields, in body.h
 
 /// A request whose shape is right. Movable; converting consumes it.
 class ResponsesRequest {
@@ -37,8 +37,8 @@ class ResponsesRequest {
   Result<ConvertedRequest> convert(const ConversionOptions& options) &&;
 
  private:
-  explicit ResponsesRequest(std::unique_ptr<ResponsesBody> body);
-  std::unique_ptr<ResponsesBody> body_;
+  explicit ResponsesRequest(std::unique_ptr<ResponsesRequestBody> body);
+  std::unique_ptr<ResponsesRequestBody> body_;
 };
 
 }  // namespace fathom::recipe
