@@ -17,18 +17,20 @@ struct ImageLayout {
   friend bool operator==(const ImageLayout&, const ImageLayout&) = default;
 };
 
+inline constexpr int kMostImageSide = 8192;     // of a decoded source; larger ones are refused before decoding
+inline constexpr int kMostResizedSide = 16380;  // of a resized image: what WebP holds
+
 struct ImageLimits {
-  int max_side = 16380;       // of the resized image
-  int low_detail_side = 512;  // detail low: larger images are scaled down to it first
+  int source_side = kMostImageSide;  // of the source image
+  int low_detail_side = 512;         // detail low: larger images are scaled down to it first
 };
 
-inline constexpr int kMostImageSide = 8192;  // of a decoded source; larger ones are refused before decoding
-
-/// The size and token count of a source image. Errors: out_of_range for a side < 1 or > kMostImageSide; failed when the
-/// repeated pass does not converge.
+/// The size and token count of a source image. Errors: out_of_range, with the normative text, for a side < 1 or >
+/// limits.source_side; failed when the repeated pass does not converge.
 Result<ImageLayout> lay_out_image(int64_t width, int64_t height, ImageDetail detail, const ImageLimits& limits = {});
 
-/// The token count of an image that has been resized already (no scaling for detail, no clamp).
+/// The token count of an image that has been resized already (no scaling for detail, no clamp to kMostResizedSide).
+/// Errors: as above, for sides < 1 or > 2^24.
 Result<ImageLayout> count_image_tokens(int64_t width, int64_t height);
 
 /// Tokens that the images take beyond one placeholder each.
