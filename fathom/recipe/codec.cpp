@@ -71,8 +71,6 @@ std::optional<Policy> policy_of(std::string_view name) {
 
 const char* name_of(Policy policy) { return policy == Policy::strict ? "strict" : "default"; }
 
-const char* name_of(ModelVersion version) { return version == ModelVersion::v4 ? "v4" : "v4.1"; }
-
 Result<CodecRequest> read_request(Api api, std::string_view body, const ConversionOptions& options) {
   auto tree = parse_body(body);
   if (!tree) return tree.error();

@@ -32,8 +32,6 @@ const char* name_of(Api api);
 /// "default", "strict".
 std::optional<Policy> policy_of(std::string_view name);
 const char* name_of(Policy policy);
-/// "v4", "v4.1".
-const char* name_of(ModelVersion version);
 
 /// A request in every form that answering it needs.
 struct CodecRequest {
