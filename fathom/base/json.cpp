@@ -2,9 +2,11 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <unordered_map>
+#include <cstdlib>
+#include <unordered_set>
 
 namespace fathom {
 namespace {
@@ -18,8 +20,52 @@ std::string_view trimmed(std::string_view text) {
   return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
+// The key and index steps from the root to where reading failed. Written only while a failed read unwinds, innermost
+// step first, so that a good body pays nothing for it.
+struct FaultPath {
+  std::vector<std::string> steps;
+  std::string escape;  // the unpaired surrogate, as it was spelt
+
+  void key(std::string_view name) {
+    std::string step;
+    append_path_key(step, name);
+    steps.push_back(std::move(step));
+  }
+  void index(size_t i) { steps.push_back("[" + std::to_string(i) + "]"); }
+  std::string text() const {
+    std::string path;
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+      if (!path.empty() && step->front() != '[') path += '.';
+      path += *step;
+    }
+    return path;
+  }
+};
+
+// The first escape of a high surrogate without its low one, or the other way round, in a quoted string.
+std::string_view unpaired_surrogate(std::string_view quoted) {
+  const auto unit = [&](size_t at) -> unsigned {  // of "\uXXXX" at `at`, else 0
+    if (at + 6 > quoted.size() || quoted[at] != '\\' || quoted[at + 1] != 'u') return 0;
+    unsigned value = 0;
+    const char* end = quoted.data() + at + 6;
+    return std::from_chars(quoted.data() + at + 2, end, value, 16).ptr == end ? value : 0;
+  };
+  for (size_t i = 1; i + 1 < quoted.size() && quoted[i] != '"'; ++i) {
+    if (quoted[i] != '\\') continue;
+    const unsigned first = unit(i);
+    const unsigned second = first >= 0xd800 && first < 0xdc00 ? unit(i + 6) : 0;
+    const bool paired = second >= 0xdc00 && second < 0xe000;
+    if (first >= 0xd800 && first < 0xe000 && !paired) return quoted.substr(i, 6);
+    i += paired ? 11 : 1;
+  }
+  return "";
+}
+
 struct Reader {
   int depth_limit;
+  bool finite;
+  const char* end;  // of the text
+  FaultPath fault = {};
 
   simdjson::error_code string(simdjson::simdjson_result<std::string_view> got, std::string& out) {
     std::string_view view;
@@ -28,21 +74,65 @@ struct Reader {
     return simdjson::SUCCESS;
   }
 
+  // The places of an object's keys: the first few are compared one by one, beyond that a table of indices is kept. The
+  // keys themselves stand in the object only.
+  class Keys {
+   public:
+    explicit Keys(const Json& object) : object_(&object) {}
+
+    // The place of the field that has the same key as the last one: an earlier one, or the last itself.
+    size_t place_of_last() {
+      constexpr size_t kFew = 16;
+      const auto& fields = object_->fields;
+      const size_t last = fields.size() - 1;
+      if (last < kFew) {
+        for (size_t i = 0; i < last; ++i) {
+          if (fields[i].first == fields[last].first) return i;
+        }
+        return last;
+      }
+      if (!table_) {
+        table_.emplace(2 * kFew, Hash{object_}, Equal{object_});
+        for (size_t i = 0; i < last; ++i) table_->insert(i);
+      }
+      return *table_->insert(last).first;
+    }
+
+   private:
+    struct Hash {
+      const Json* object;
+      size_t operator()(size_t i) const { return std::hash<std::string_view>{}(object->fields[i].first); }
+    };
+    struct Equal {
+      const Json* object;
+      bool operator()(size_t a, size_t b) const { return object->fields[a].first == object->fields[b].first; }
+    };
+    const Json* object_;
+    std::optional<std::unordered_set<size_t, Hash, Equal>> table_;
+  };
+
   simdjson::error_code object(od::object object, Json& out, int depth) {
     out.kind = Json::Kind::object;
-    std::unordered_map<std::string, size_t> place;  // a repeated key keeps its first place and takes the last value
+    Keys keys(out);  // a repeated key keeps its first place and takes the last value
     for (auto field : object) {
       std::string key;
-      if (const auto error = string(field.unescaped_key(), key)) return error;
+      od::raw_json_string raw;
+      if (const auto error = field.key().get(raw)) return error;
+      if (const auto error = string(field.unescaped_key(), key)) {
+        note_surrogate({raw.raw() - 1, size_t(end - raw.raw()) + 1});
+        return error;
+      }
       od::value value;
-      if (const auto error = field.value().get(value)) return error;
-      Json child;
-      if (const auto error = read(value, child, depth + 1)) return error;
-      const auto [at, fresh] = place.emplace(key, out.fields.size());
-      if (fresh) {
-        out.fields.emplace_back(std::move(key), std::move(child));
-      } else {
-        out.fields[at->second].second = std::move(child);
+      const auto error = field.value().get(value);
+      auto& [name, child] = out.fields.emplace_back(std::move(key), Json());
+      if (const auto failed = error ? error : read(value, child, depth + 1)) {
+        fault.key(name);
+        return failed;
+      }
+      const size_t place = keys.place_of_last();
+      if (place + 1 < out.fields.size()) {
+        out.fields[place].second = std::move(child);
+        out.fields.pop_back();
       }
     }
     return simdjson::SUCCESS;
@@ -52,13 +142,16 @@ struct Reader {
     out.kind = Json::Kind::array;
     for (auto item : array) {
       od::value value;
-      if (const auto error = item.get(value)) return error;
-      Json child;
-      if (const auto error = read(value, child, depth + 1)) return error;
-      out.items.push_back(std::move(child));
+      const auto error = item.get(value);
+      if (const auto failed = error ? error : read(value, out.items.emplace_back(), depth + 1)) {
+        fault.index(out.items.empty() ? 0 : out.items.size() - 1);
+        return failed;
+      }
     }
     return simdjson::SUCCESS;
   }
+
+  void note_surrogate(std::string_view quoted) { fault.escape = unpaired_surrogate(quoted); }
 
   // `Value` is od::value or od::document; both have the same accessors.
   template <class Value>
@@ -77,7 +170,18 @@ struct Reader {
         if (const auto error = value.get_array().get(inner)) return error;
         return array(inner, out, depth);
       }
-      case od::json_type::string: out.kind = Json::Kind::string; return string(value.get_string(), out.text);
+      case od::json_type::string: {
+        out.kind = Json::Kind::string;
+        std::string_view raw;
+        if constexpr (std::is_same_v<Value, od::document>) {
+          if (const auto error = value.raw_json_token().get(raw)) return error;
+        } else {
+          raw = value.raw_json_token();
+        }
+        const auto error = string(value.get_string(), out.text);
+        if (error) note_surrogate(raw);
+        return error;
+      }
       case od::json_type::boolean: out.kind = Json::Kind::boolean; return value.get_bool().get(out.boolean);
       case od::json_type::null: {
         out.kind = Json::Kind::null;
@@ -105,6 +209,7 @@ struct Reader {
     if (!valid_number(out.text)) return simdjson::NUMBER_ERROR;
     double ignored = 0;
     const auto error = value.get_double().get(ignored);
+    if (error && finite && !std::isfinite(std::strtod(out.text.c_str(), nullptr))) return simdjson::NUMBER_OUT_OF_RANGE;
     return error == simdjson::NUMBER_OUT_OF_RANGE || error == simdjson::NUMBER_ERROR ? simdjson::SUCCESS : error;
   }
 
@@ -218,7 +323,21 @@ Json& Json::push(Json value) {
   return *this;
 }
 
-Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimits limits) {
+void append_path_key(std::string& path, std::string_view key) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  };
+  if (!key.empty() && std::all_of(key.begin(), key.end(), plain)) {
+    if (!path.empty()) path += '.';
+    path += key;
+    return;
+  }
+  path += '[';
+  append_json_string(path, key);
+  path += ']';
+}
+
+Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimits limits, std::string* path) {
   if (int64_t(text.size()) > limits.bytes) {
     return Error{ErrorCode::bad_input, "JSON of " + std::to_string(text.size()) + " bytes", std::string(where),
                  "the limit is " + std::to_string(limits.bytes) + " bytes"};
@@ -228,8 +347,16 @@ Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimit
   od::document document;
   if (const auto error = parser.iterate(padded).get(document)) return bad_json(simdjson::error_message(error), where);
   Json out;
-  Reader reader{limits.depth};
+  Reader reader{limits.depth, limits.finite, padded.data() + padded.size()};
   if (const auto error = reader.read(document, out, 1)) {
+    const std::string at_fault = reader.fault.text();
+    if (path) *path = at_fault;
+    if (!reader.fault.escape.empty()) {
+      return Error{
+          ErrorCode::bad_input,
+          (at_fault.empty() ? "the text" : at_fault) + " has an unpaired surrogate (" + reader.fault.escape + ")",
+          std::string(where), "send valid UTF-8 or a full \\u pair"};
+    }
     if (error == simdjson::DEPTH_ERROR) {
       return Error{ErrorCode::bad_input, "JSON nested deeper than " + std::to_string(limits.depth) + " levels",
                    std::string(where), "flatten it"};

@@ -59,11 +59,18 @@ struct Json {
 struct JsonLimits {
   int64_t bytes = int64_t(1) << 30;  // longest text
   int depth = 127;                   // deepest nesting
+  bool finite = false;               // refuse numbers beyond the range of a double (1e400)
 };
 
 /// Reads exactly one JSON value (RFC 8259, UTF-8). `where` names the source in errors.
-/// Errors: bad_input with the kind of mistake and its byte offset where it is known; too long; too deep.
-Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimits limits = {});
+/// Errors: bad_input with the kind of mistake and its byte offset where it is known; too long; too deep. A string that
+/// is no valid text (an unpaired surrogate) is named by its path in the message. `path`, when given, gets the path of
+/// the value or key at fault ("messages[0].content"), empty when it is the root or not known.
+Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimits limits = {},
+                        std::string* path = nullptr);
+
+/// Appends one step of a path: `.key`, or `["any key"]` when the key is no plain word; no dot at the beginning.
+void append_path_key(std::string& path, std::string_view key);
 
 /// Writes compactly, keys in their order, numbers as they were spelt, non-ASCII characters as they are.
 std::string to_string(const Json& value);

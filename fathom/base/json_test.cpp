@@ -58,6 +58,15 @@ TEST(Json, KeepsANumberThatNoDoubleHoldsAtTheRootToo) {
   EXPECT_EQ(to_string(parsed("1e400")), "1e400");
 }
 
+TEST(Json, RefusesNumbersBeyondADoubleWhenAsked) {
+  for (const char* text : {"[1e400]", "[-1e309]", "1e400"}) {
+    EXPECT_FALSE(parse_json(text, "test", {.finite = true}).ok()) << text;
+  }
+  for (const char* text : {"[1e-400]", "[1e308]", "[123456789012345678901234567890]"}) {
+    EXPECT_TRUE(parse_json(text, "test", {.finite = true}).ok()) << text;
+  }
+}
+
 TEST(Json, LimitsDepthAndLength) {
   const std::string deep(200, '['), close(200, ']');
   const auto got = parse_json(deep + close, "body");
@@ -77,6 +86,37 @@ TEST(Json, EscapesWhatMustBeEscapedOnly) {
 TEST(Json, NumbersRoundTrip) {
   for (const double v : {0.1, 1e300, -5e-324, 123456.75, 3.0}) EXPECT_EQ(parsed(to_string(Json::of(v))).as_double(), v);
   EXPECT_TRUE(Json::of(1.0 / 0.0).is_null());
+}
+
+TEST(Json, NamesTheUnpairedSurrogateAndItsPath) {
+  const auto fault = [](std::string_view text) {
+    std::string path = "untouched";
+    const auto got = parse_json(text, "body", {}, &path);
+    EXPECT_FALSE(got.ok()) << text;
+    return path + " | " + (got.ok() ? "" : got.error().message);
+  };
+  EXPECT_EQ(fault(R"({"m":[{"c":"ok"},{"c":"ok \ud83d tail"}]})"),
+            R"(m[1].c | m[1].c has an unpaired surrogate (\ud83d))");
+  EXPECT_EQ(fault(R"(["\ud83d\ude00","\\ud83d","\udc00"])"), R"([2] | [2] has an unpaired surrogate (\udc00))");
+  EXPECT_EQ(fault(R"({"a b":{"c":"\ud83d\ud83d"}})"), R"(["a b"].c | ["a b"].c has an unpaired surrogate (\ud83d))");
+  EXPECT_EQ(fault(R"({"k":{"\uDBFF":1}})"), R"(k | k has an unpaired surrogate (\uDBFF))");
+  EXPECT_EQ(fault(R"("\ud83d")"), R"( | the text has an unpaired surrogate (\ud83d))");
+  EXPECT_EQ(fault(R"({"a":[1,tru]})").substr(0, 7), "a[1] | ");
+}
+
+// 16 keys are compared one by one, the 17th builds a table: both sides of the border, and far beyond.
+TEST(Json, ManyKeysFollowTheSameRules) {
+  for (const int keys : {15, 16, 17, 18, 1000}) {
+    std::string text = "{";
+    for (int i = 0; i < keys; ++i) text += "\"k" + std::to_string(i) + "\":0,";
+    for (int i = 0; i < keys; ++i) text += (i ? ",\"k" : "\"k") + std::to_string(i) + "\":" + std::to_string(i);
+    const Json object = parsed(text + "}");
+    ASSERT_EQ(object.fields.size(), size_t(keys));
+    for (int i = 0; i < keys; ++i) {
+      EXPECT_EQ(object.fields[size_t(i)].first, "k" + std::to_string(i));
+      EXPECT_EQ(object.fields[size_t(i)].second.as_int64(), i);
+    }
+  }
 }
 
 }  // namespace
