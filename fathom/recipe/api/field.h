@@ -45,6 +45,8 @@ class Field {
 
   /// There is a value and it is not null.
   bool present() const { return value_ != nullptr && !value_->is_null(); }
+  /// There is a value, perhaps null: for the few members whose null is not absence.
+  bool given() const { return value_ != nullptr; }
   bool is(Json::Kind kind) const { return present() && value_->kind == kind; }
 
   /// A member. Of an absent value everything is absent; of a value that is no object it is a noted mistake.
@@ -90,8 +92,8 @@ class Field {
   std::string_view key_;
 };
 
-/// Reads a request body: exactly one JSON object, at most 127 levels deep. Errors: parse stage, "invalid JSON request:
-/// …"; an unpaired surrogate names its path.
+/// Reads a request body: exactly one JSON object, at most 127 levels deep, no number beyond a double. Errors: parse
+/// stage, "invalid JSON request: …"; an unpaired surrogate names its path.
 Result<Json> parse_body(std::string_view body);
 
 }  // namespace fathom::recipe

@@ -30,8 +30,9 @@ Result<void> check_max_tokens(std::optional<uint32_t> max_tokens, bool thinking,
 /// Sets temperature and top_p as the model and thinking resolve them.
 void resolve_sampling(Inference& inference, std::optional<float> temperature, std::optional<float> top_p,
                       ModelVersion version, bool thinking, bool tools_active);
-/// At most 16, none empty. `single`: the request had a plain string.
-Result<void> check_stop(const std::vector<std::string>& stop, bool single);
+/// At most 16, none empty. `single`: the request had a plain string. `path`: how the request calls the field; the
+/// message says `stop` in any case.
+Result<void> check_stop(const std::vector<std::string>& stop, bool single, std::string_view path = "stop");
 
 // -- thinking -------------------------------------------------------------------------------------------------------
 
@@ -50,7 +51,7 @@ ThinkingSwitch read_thinking(const Field& field);
 
 struct Thinking {
   bool on = true;
-  std::optional<Effort> effort;  // set iff on
+  std::optional<Effort> effort;  // set iff on; for a number the level below it, which decides the default length
   std::optional<int> number;
 };
 Result<Thinking> resolve_thinking(ThinkingSwitch thinking, const std::optional<RequestedEffort>& effort,
@@ -64,6 +65,8 @@ Result<void> check_unique_names(const std::vector<ToolDefinition>& tools);
 /// Checks the schema, requires a top-level object, normalises when strict; null parameters become {} (or the empty
 /// object schema when strict). `path` is the JSON path of the parameters.
 Result<void> settle_parameters(ToolDefinition& tool, Policy policy, const std::string& path);
+/// Checks the schema of a json_schema format and, when strict, that it can be normalised; other formats pass.
+Result<void> check_response_format(const ResponseFormat& format, Policy policy, const std::string& path);
 
 // -- text -----------------------------------------------------------------------------------------------------------
 
@@ -77,12 +80,18 @@ bool mentions_json(std::string_view text);
 inline constexpr size_t kMostUrlBytes = 8192;
 /// What a URL in an image field is.
 enum class ImageUrl { data, web, too_long, bad_format, bad_type, bad_base64 };
-/// Judges by spelling alone; fetches and decodes nothing but checks base64. Data URLs have no length limit.
+/// Judges by spelling alone; fetches and decodes nothing but checks base64. Data URLs have no length limit; what begins
+/// with "http" in any case is `web`.
 ImageUrl judge_image_url(std::string_view url);
+/// It has the form of a data URL: `data:`, something, a comma.
+bool is_data_url(std::string_view text);
+/// The same judgement where only a data URL may stand (Chat's file_data); never `web` or `too_long`.
+ImageUrl judge_data_url(std::string_view url);
 
 // -- the rest of a ConvertedRequest -----------------------------------------------------------------------------------
 
-/// Constraint and parsing options from the finished conversation. `prefix`: the last message if it is to be continued.
+/// Constraint and parsing options from the finished conversation, whose response format has passed
+/// check_response_format. An assistant message with `prefix` at its end is to be continued.
 void settle_output(ConvertedRequest& request, std::vector<std::string> stop_sequences,
                    const ConversionOptions& options);
 
