@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "fathom/base/result.h"
+#include "fathom/recipe/policy.h"
+
 namespace fathom::recipe {
 
 /// One generated token with its log-probability (natural) and the likeliest alternatives, as the engine gives them.
@@ -76,6 +79,7 @@ struct WireEvents {
   struct Event {
     std::string_view name;  // SSE event name, a literal; empty: none (Chat)
     size_t begin, end;      // the JSON in `text`
+    bool comment = false;   // no event but a sign of life: an SSE comment without JSON
   };
   std::string text;
   std::vector<Event> events;
@@ -84,9 +88,17 @@ struct WireEvents {
   std::string_view json(const Event& event) const {
     return std::string_view(text).substr(event.begin, event.end - event.begin);
   }
+  /// What was appended to `text` since `begin` is an event.
+  void add(std::string_view name, size_t begin) { events.push_back({name, begin, text.size()}); }
+  void add_comment() { events.push_back({"", text.size(), text.size(), true}); }
 };
 
-/// Appends the events as SSE frames (`event: NAME\ndata: JSON\n\n`).
+/// Appends the events as SSE frames (`event: NAME\ndata: JSON\n\n`; a comment is `: keep-alive\n\n`).
 void append_sse(std::string& out, const WireEvents& events);
+
+/// The word for a failure in an error body or event: "invalid_request_error" for what the request caused (usage,
+/// bad_input, out_of_range), else "server_error"; in Messages "overloaded_error" when the service has no room
+/// (out_of_memory, interrupted), else "api_error". Source: spec/codec-policy.md 5.
+std::string_view failure_type(ErrorCode code, Api api);
 
 }  // namespace fathom::recipe

@@ -176,9 +176,7 @@ void ChatCompletionsBody::write(const Delta& delta) {
       reasoning_ += delta.text;
       if (!delta.logprobs.empty()) append_logprobs(reasoning_logprobs_, delta.logprobs, *form_.tokenizer);
       return;
-    case Delta::Kind::call:
-      calls_.push_back({delta.call, std::string(delta.id), std::string(delta.text), ""});
-      return;
+    case Delta::Kind::call: calls_.push_back({delta.call, std::string(delta.id), std::string(delta.text), ""}); return;
     case Delta::Kind::arguments: calls_.back().arguments += delta.text; return;
     case Delta::Kind::call_end: return;
     case Delta::Kind::call_dropped: calls_.pop_back(); return;

@@ -202,9 +202,7 @@ void MessagesBody::write(const Delta& delta) {
       if (blocks_.empty() || blocks_.back().kind != delta.kind) blocks_.push_back({delta.kind, "", "", ""});
       blocks_.back().text += delta.text;
       return;
-    case Delta::Kind::call:
-      blocks_.push_back({delta.kind, std::string(delta.id), std::string(delta.text), ""});
-      return;
+    case Delta::Kind::call: blocks_.push_back({delta.kind, std::string(delta.id), std::string(delta.text), ""}); return;
     case Delta::Kind::arguments: blocks_.back().text += delta.text; return;
     case Delta::Kind::call_end: return;
     case Delta::Kind::call_dropped: blocks_.pop_back(); return;

@@ -11,8 +11,8 @@ namespace fathom::recipe {
 
 struct MessagesForm {
   AnswerIdentity identity;
-  bool thinking = true;              // thinking block 0 is opened at the start
-  std::string signature;             // of thinking blocks; empty: the id
+  bool thinking = true;             // thinking block 0 is opened at the start
+  std::string signature;            // of thinking blocks; empty: the id
   Policy policy = Policy::lenient;  // how numbers of a call's input are spelt in the body (strict: spelt anew)
 };
 

@@ -17,7 +17,7 @@ struct ResponsesForm {
   ResponsesEcho echo;                    // settings that the response object repeats; of no request: the defaults
   NamespaceMap namespaces;               // splits function names
   const Tokenizer* tokenizer = nullptr;  // names tokens in logprobs; must outlive the writer; needed when there are any
-  Policy policy = Policy::lenient;       // how numbers in echoed schemas and tool_search arguments are spelt; keep_alive
+  Policy policy = Policy::lenient;  // how numbers in echoed schemas and tool_search arguments are spelt; keep_alive
 };
 
 class ResponsesOutput;

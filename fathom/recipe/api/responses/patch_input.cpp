@@ -1,5 +1,6 @@
 #include "fathom/recipe/api/responses/patch_input.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <utility>
