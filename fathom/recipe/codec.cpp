@@ -35,6 +35,7 @@ ResponsesForm responses_form(const CodecRequest& request, AnswerIdentity identit
   form.echo = request.echo;
   form.namespaces = request.namespaces;
   form.tokenizer = tokenizer;
+  form.policy = request.converted.parsing.policy;
   return form;
 }
 
@@ -42,6 +43,7 @@ MessagesForm messages_form(const CodecRequest& request, AnswerIdentity identity)
   MessagesForm form;
   form.identity = std::move(identity);
   form.thinking = request.converted.conversation.thinking;
+  form.policy = request.converted.parsing.policy;
   return form;
 }
 
