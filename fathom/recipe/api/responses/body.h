@@ -27,12 +27,12 @@ struct Tool {
   std::string type;  // web_search: which of its two spellings
   std::string name;
   std::optional<std::string> description;
-  std::optional<Json> parameters;            // function, tool_search
-  std::optional<bool> strict;                // function
-  std::vector<Tool> members;                 // name_space: functions and custom tools
-  std::optional<std::string> execution;      // tool_search: "client" or "server"
+  std::optional<Json> parameters;             // function, tool_search
+  std::optional<bool> strict;                 // function
+  std::vector<Tool> members;                  // name_space: functions and custom tools
+  std::optional<std::string> execution;       // tool_search: "client" or "server"
   std::optional<std::string> search_context;  // web_search
-  std::optional<Location> location;          // web_search
+  std::optional<Location> location;           // web_search
 
   /// A tool_search that the caller runs: the model may call it.
   bool client_search() const { return kind == Kind::tool_search && execution == "client"; }
@@ -54,13 +54,13 @@ struct Item {
   Kind kind = Kind::unsupported;
   int64_t index = 0;  // its place in the input
   Role role = Role::user;
-  std::vector<Part> content;                  // message, output; a plain string is one text part
-  std::string text;                           // reasoning; call: arguments; custom_call: input
-  std::string call_id;                        // calls and outputs
-  std::string name;                           // call, custom_call
-  std::optional<std::string> name_space;      // call
-  Json arguments;                             // search_call
-  std::vector<Tool> tools;                    // search_output
+  std::vector<Part> content;              // message, output; a plain string is one text part
+  std::string text;                       // reasoning; call: arguments; custom_call: input
+  std::string call_id;                    // calls and outputs
+  std::string name;                       // call, custom_call
+  std::optional<std::string> name_space;  // call
+  Json arguments;                         // search_call
+  std::vector<Tool> tools;                // search_output
 };
 
 struct Choice {

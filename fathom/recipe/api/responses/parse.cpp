@@ -130,11 +130,11 @@ void read_message(const Field& field, Item& item) {
 Item read_item(const Field& field, Policy policy) {
   Item item;
   const Field type = field["type"];
-  if (!type.present()) {
+  if (!type.given()) {
     read_message(field, item);
     return item;
   }
-  const std::string word = type.text();
+  const std::string word = type.text();  // null is no kind of item
   if (word == "message") {
     read_message(field, item);
   } else if (word == "reasoning") {
@@ -209,7 +209,7 @@ Choice read_choice(const Field& field) {
 
 Format read_format(const Field& field) {
   Format format;
-  if (!field.present()) return format;
+  if (!field.given()) return format;
   format.kind = Format::Kind(field["type"].choice({"text", "json_object", "json_schema"}));
   if (format.kind != Format::Kind::json_schema) return format;
   format.name = field["name"].text();
