@@ -62,8 +62,9 @@ Result<Thinking> resolve_thinking(ThinkingSwitch thinking, const std::optional<R
 /// `where`: "tools[3].function.name" for Chat, "tools[3].name" for the others. Non-empty, [a-zA-Z0-9_-]+.
 Result<void> check_tool_name(std::string_view name, const std::string& where);
 Result<void> check_unique_names(const std::vector<ToolDefinition>& tools);
-/// Checks the schema, requires a top-level object, normalises when strict; null parameters become {} (or the empty
-/// object schema when strict). `path` is the JSON path of the parameters.
+/// Checks the schema and requires a top-level object; when strict, normalises it (and under the strict policy checks no
+/// more than that takes). Null parameters become {}, or the empty object schema when strict. `path` is the JSON path of
+/// the parameters.
 Result<void> settle_parameters(ToolDefinition& tool, Policy policy, const std::string& path);
 /// Checks the schema of a json_schema format and, when strict, that it can be normalised; other formats pass.
 Result<void> check_response_format(const ResponseFormat& format, Policy policy, const std::string& path);

@@ -72,8 +72,9 @@ void ChatCompletionsWriter::start(const AnswerStart& start, WireEvents& out) {
 
   const size_t begin = out.text.size();
   out.text += head_;
-  out.text += form_.thinking ? R"("role":"assistant","content":null,"reasoning_content":""},"logprobs":null)"
-                             : R"("role":"assistant","content":""},"logprobs":null)";
+  out.text += !form_.thinking           ? R"("role":"assistant","content":""},"logprobs":null)"
+              : form_.starts_in_content ? R"("role":"assistant","content":"","reasoning_content":null},"logprobs":null)"
+                                        : R"("role":"assistant","content":null,"reasoning_content":""},"logprobs":null)";
   out.text += end_;
   out.add("", begin);
 }

@@ -12,7 +12,8 @@ namespace fathom::recipe {
 
 struct ChatCompletionsForm {
   AnswerIdentity identity;
-  bool thinking = true;  // deltas have reasoning_content
+  bool thinking = true;            // deltas have reasoning_content
+  bool starts_in_content = false;  // with thinking: the answer continues content (a prefix), the first chunk says so
   bool stream = false;
   bool include_usage = false;            // stream_options.include_usage
   const Tokenizer* tokenizer = nullptr;  // names tokens in logprobs; must outlive the writer; needed when there are any

@@ -52,15 +52,23 @@ Result<void> settle_parameters(ToolDefinition& tool, Policy policy, const std::s
     if (!strict) return {};
     parameters.set("type", Json::of("object"));
   }
-  if (const auto fault = find_schema_fault(parameters)) {
-    return convert_error("Invalid schema for function '" + tool.name + "': " + fault->message, path);
-  }
+  const auto check_schema = [&]() -> Result<void> {
+    if (const auto fault = find_schema_fault(parameters)) {
+      return convert_error("Invalid schema for function '" + tool.name + "': " + fault->message, path);
+    }
+    return {};
+  };
   if (strict) {
     auto normal = normalise_strict_schema(parameters, SchemaUse::tool_parameters, policy);
     if (!normal) return at_path(normal.error(), path);
+    // deepseek-recipe looks at a strict schema no further, so a bad pattern passes there.
+    if (policy == Policy::lenient) {
+      if (auto checked = check_schema(); !checked) return checked;
+    }
     parameters = std::move(*normal);
     return {};
   }
+  if (auto checked = check_schema(); !checked) return checked;
   const Json* type = parameters.find("type");
   if (type && type->is_string() && type->text == "object") return {};
   std::string found;
@@ -72,12 +80,14 @@ Result<void> settle_parameters(ToolDefinition& tool, Policy policy, const std::s
 
 Result<void> check_response_format(const ResponseFormat& format, Policy policy, const std::string& path) {
   if (format.kind != ResponseFormat::Kind::json_schema) return {};
+  if (format.strict) {
+    const auto normal = normalise_strict_schema(format.schema, SchemaUse::response, policy);
+    if (!normal) return at_path(normal.error(), path);
+    if (policy == Policy::strict) return {};
+  }
   if (const auto fault = find_schema_fault(format.schema)) {
     return convert_error("Invalid json schema: " + fault->message, path);
   }
-  if (!format.strict) return {};
-  const auto normal = normalise_strict_schema(format.schema, SchemaUse::response, policy);
-  if (!normal) return at_path(normal.error(), path);
   return {};
 }
 
