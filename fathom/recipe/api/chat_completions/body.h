@@ -43,7 +43,7 @@ struct ChatToolChoice {
   std::optional<std::string> name;
 };
 
-struct ChatCompletionsBody {
+struct ChatCompletionsRequestBody {
   std::string model;
   std::vector<ChatMessage> messages;
   ThinkingSwitch thinking = ThinkingSwitch::unspecified;
@@ -63,7 +63,7 @@ struct ChatCompletionsBody {
 
 /// The messages of the body as a conversation has them, tool outputs where they stood. Moves texts out of `body`.
 /// Errors: convert stage.
-Result<std::vector<Message>> convert_messages(ChatCompletionsBody& body, bool thinking, ModelVersion version,
+Result<std::vector<Message>> convert_messages(ChatCompletionsRequestBody& body, bool thinking, ModelVersion version,
                                               const ConversionOptions& options);
 
 }  // namespace fathom::recipe

@@ -13,14 +13,14 @@ std::string tool_path(size_t index, std::string_view member) {
   return "tools[" + std::to_string(index) + "].function." + std::string(member);
 }
 
-Result<void> check_tool_names(const ChatCompletionsBody& body) {
+Result<void> check_tool_names(const ChatCompletionsRequestBody& body) {
   for (size_t i = 0; i < body.tools.size(); ++i) {
     if (auto checked = check_tool_name(body.tools[i].name, tool_path(i, "name")); !checked) return checked;
   }
   return {};
 }
 
-Result<void> check_json_word(const ChatCompletionsBody& body, const Conversation& conversation) {
+Result<void> check_json_word(const ChatCompletionsRequestBody& body, const Conversation& conversation) {
   if (body.format.kind != ResponseFormat::Kind::json_object) return {};
   for (const Message& message : conversation.messages) {
     if (mentions_json(message.content)) return {};
@@ -31,7 +31,7 @@ Result<void> check_json_word(const ChatCompletionsBody& body, const Conversation
 }
 
 // Tools and the choice among them. With choice `none` the tools vanish unseen.
-Result<void> convert_tools(ChatCompletionsBody& body, Policy policy, Conversation& conversation) {
+Result<void> convert_tools(ChatCompletionsRequestBody& body, Policy policy, Conversation& conversation) {
   const ChatToolChoice& choice = body.tool_choice;
   if (choice.choice == ToolChoice::none) {
     conversation.tool_choice = ToolChoice::none;
@@ -62,7 +62,8 @@ Result<void> convert_tools(ChatCompletionsBody& body, Policy policy, Conversatio
   return {};
 }
 
-Result<void> check_prefix(bool tools_declared, const ChatCompletionsBody& body, const Conversation& conversation) {
+Result<void> check_prefix(bool tools_declared, const ChatCompletionsRequestBody& body,
+                          const Conversation& conversation) {
   const auto& messages = conversation.messages;
   if (messages.empty() || !messages.back().prefix) return {};
   const bool called =
@@ -82,7 +83,7 @@ Result<void> check_penalty(std::optional<float> penalty, const char* name) {
   return convert_error("Invalid " + std::string(name) + " value, the valid range of " + name + " is [-2, 2]", name);
 }
 
-Result<void> check_parameters(const ChatCompletionsBody& body, bool thinking, const ConversionOptions& options) {
+Result<void> check_parameters(const ChatCompletionsRequestBody& body, bool thinking, const ConversionOptions& options) {
   if (auto checked = check_stop(body.stop, body.stop_is_string); !checked) return checked;
   if (body.has_stream_options && !body.stream) {
     return convert_error("stream_options should be set along with stream = true", "stream_options");
@@ -111,7 +112,7 @@ Result<void> check_parameters(const ChatCompletionsBody& body, bool thinking, co
   return {};
 }
 
-void convert_inference(const ChatCompletionsBody& body, Policy policy, ConvertedRequest& request) {
+void convert_inference(const ChatCompletionsRequestBody& body, Policy policy, ConvertedRequest& request) {
   Inference& inference = request.inference;
   inference.max_tokens = body.max_tokens;
   inference.logprobs = body.logprobs;
@@ -128,7 +129,7 @@ void convert_inference(const ChatCompletionsBody& body, Policy policy, Converted
 }  // namespace
 
 Result<ConvertedRequest> ChatCompletionsRequest::convert(const ConversionOptions& options) && {
-  ChatCompletionsBody& body = *body_;
+  ChatCompletionsRequestBody& body = *body_;
   ConvertedRequest request;
   Conversation& conversation = request.conversation;
   const auto version = resolve_model(body.model, options);

@@ -235,7 +235,7 @@ bool made_without_reasoning(const std::vector<ToolCall>& calls) {
 
 // Policy Reject: since the last user message, what the model thought must be there, for calls in any case, for plain
 // answers when the request declares tools.
-Result<void> check_reasoning(const ChatCompletionsBody& body) {
+Result<void> check_reasoning(const ChatCompletionsRequestBody& body) {
   size_t begin = body.messages.size();
   while (begin > 0 && body.messages[begin - 1].role != Role::user) --begin;
   for (size_t i = begin; i < body.messages.size(); ++i) {
@@ -250,7 +250,7 @@ Result<void> check_reasoning(const ChatCompletionsBody& body) {
   return {};
 }
 
-Result<void> check_prefix_place(const ChatCompletionsBody& body) {
+Result<void> check_prefix_place(const ChatCompletionsRequestBody& body) {
   for (size_t i = 0; i + 1 < body.messages.size(); ++i) {
     if (!body.messages[i].prefix) continue;
     return convert_error(
@@ -263,7 +263,7 @@ Result<void> check_prefix_place(const ChatCompletionsBody& body) {
 
 }  // namespace
 
-Result<std::vector<Message>> convert_messages(ChatCompletionsBody& body, bool thinking, ModelVersion version,
+Result<std::vector<Message>> convert_messages(ChatCompletionsRequestBody& body, bool thinking, ModelVersion version,
                                               const ConversionOptions& options) {
   if (body.messages.empty()) return convert_error("Empty input messages", "messages");
   // Judged before the texts move, told after what is wrong with single messages.

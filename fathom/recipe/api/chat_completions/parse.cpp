@@ -131,7 +131,7 @@ ResponseFormat read_format(const Field& field) {
   return format;
 }
 
-void read_stop(const Field& field, ChatCompletionsBody& body) {
+void read_stop(const Field& field, ChatCompletionsRequestBody& body) {
   if (field.is(Json::Kind::string)) {
     body.stop.push_back(field.text());
     body.stop_is_string = true;
@@ -142,7 +142,7 @@ void read_stop(const Field& field, ChatCompletionsBody& body) {
   }
 }
 
-void read_max_tokens(const Field& root, Policy policy, ChatCompletionsBody& body) {
+void read_max_tokens(const Field& root, Policy policy, ChatCompletionsRequestBody& body) {
   body.max_tokens = root["max_tokens"].optional_count();
   if (policy == Policy::strict) return;
   const auto other = root["max_completion_tokens"].optional_count();  // D-5
@@ -151,7 +151,7 @@ void read_max_tokens(const Field& root, Policy policy, ChatCompletionsBody& body
   body.max_tokens_field = "max_completion_tokens";
 }
 
-void read_body(const Field& root, Policy policy, ChatCompletionsBody& body) {
+void read_body(const Field& root, Policy policy, ChatCompletionsRequestBody& body) {
   body.model = root["model"].text();
   const auto messages = root["messages"].required().list();
   body.messages.reserve(messages.size());
@@ -190,13 +190,14 @@ Result<ChatCompletionsRequest> ChatCompletionsRequest::parse(Json body, Policy p
   BodyFailure failure(body);
   const Field root(body, failure);
   if (!root.is(Json::Kind::object)) root.refuse_type("an object");
-  auto typed = std::make_unique<ChatCompletionsBody>();
+  auto typed = std::make_unique<ChatCompletionsRequestBody>();
   if (!failure.noted()) read_body(root, policy, *typed);
   if (failure.noted()) return failure.error();
   return ChatCompletionsRequest(std::move(typed));
 }
 
-ChatCompletionsRequest::ChatCompletionsRequest(std::unique_ptr<ChatCompletionsBody> body) : body_(std::move(body)) {}
+ChatCompletionsRequest::ChatCompletionsRequest(std::unique_ptr<ChatCompletionsRequestBody> body)
+    : body_(std::move(body)) {}
 ChatCompletionsRequest::ChatCompletionsRequest(ChatCompletionsRequest&&) noexcept = default;
 ChatCompletionsRequest& ChatCompletionsRequest::operator=(ChatCompletionsRequest&&) noexcept = default;
 ChatCompletionsRequest::~ChatCompletionsRequest() = default;
