@@ -23,6 +23,7 @@ ChatCompletionsForm chat_form(const CodecRequest& request, AnswerIdentity identi
   ChatCompletionsForm form;
   form.identity = std::move(identity);
   form.thinking = request.converted.conversation.thinking;
+  form.starts_in_content = request.converted.parsing.stage == ThinkingStage::content_continuation;
   form.stream = request.converted.stream;
   form.include_usage = request.include_usage;
   form.tokenizer = tokenizer;

@@ -72,9 +72,10 @@ void ChatCompletionsWriter::start(const AnswerStart& start, WireEvents& out) {
 
   const size_t begin = out.text.size();
   out.text += head_;
-  out.text += !form_.thinking           ? R"("role":"assistant","content":""},"logprobs":null)"
-              : form_.starts_in_content ? R"("role":"assistant","content":"","reasoning_content":null},"logprobs":null)"
-                                        : R"("role":"assistant","content":null,"reasoning_content":""},"logprobs":null)";
+  out.text += !form_.thinking ? R"("role":"assistant","content":""},"logprobs":null)"
+              : form_.starts_in_content
+                  ? R"("role":"assistant","content":"","reasoning_content":null},"logprobs":null)"
+                  : R"("role":"assistant","content":null,"reasoning_content":""},"logprobs":null)";
   out.text += end_;
   out.add("", begin);
 }
@@ -193,7 +194,7 @@ void ChatCompletionsBody::append_to(std::string& out) const {
   append_identity(out, form_.identity, "chat.completion");
   out += R"(,"choices":[{"index":0,"message":{"role":"assistant","content":)";
   append_quoted(out, content_);
-  if (form_.thinking) {
+  if (form_.thinking && !form_.starts_in_content) {
     out += R"(,"reasoning_content":)";
     append_quoted(out, reasoning_);
   }

@@ -117,7 +117,7 @@ void ResponsesOutput::open(Item item, const Delta& delta, WireEvents* out) {
   append_integer(out->text, index_);
   add("response.output_item.added", begin, *out);
 
-  delta_tail_ = "\"";
+  delta_tail_.assign(1, '"');
   delta_tail_end_.clear();
   if (call) {
     delta_head_ = item == Item::patch_call ? R"({"type":"response.custom_tool_call_input.delta","delta":")"
