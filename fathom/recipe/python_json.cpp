@@ -32,38 +32,44 @@ bool underflows(std::string_view text) {
   return written < -exponent;
 }
 
-// As repr() writes a finite double: the shortest digits that read back as it; an exponent of at least two digits when
-// the decimal point would stand more than 16 digits behind the first digit or more than four zeros before it.
-void append_repr(std::string& out, double value) {
+struct Form {
+  std::string_view comma, colon;
+  double smallest;      // below it, and from 1e16 on, a double has an exponent
+  int exponent_digits;  // at least so many digits in an exponent
+};
+constexpr Form kPython = {", ", ": ", 1e-4, 2};  // repr()
+constexpr Form kCompact = {",", ":", 1e-5, 1};
+
+// The shortest digits that read back as the double.
+void append_double(std::string& out, double value, const Form& form) {
   char digits[32];
-  const auto form = value == 0 || (std::abs(value) >= 1e-4 && std::abs(value) < 1e16) ? std::chars_format::fixed
-                                                                                      : std::chars_format::scientific;
-  char* const end = std::to_chars(digits, digits + sizeof digits, value, form).ptr;
-  const std::string_view text(digits, size_t(end - digits));
-  out += text;
-  if (form == std::chars_format::fixed && text.find('.') == std::string_view::npos) out += ".0";
+  const double size = std::abs(value);
+  if (size == 0 || (size >= form.smallest && size < 1e16)) {
+    const std::string_view text(
+        digits, size_t(std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed).ptr - digits));
+    out += text;
+    if (text.find('.') == std::string_view::npos) out += ".0";
+    return;
+  }
+  const std::string_view text(
+      digits, size_t(std::to_chars(digits, digits + sizeof digits, value, std::chars_format::scientific).ptr - digits));
+  const size_t exponent = text.find('e') + 2;  // behind the sign, which stands there always; two digits at least
+  out += text.substr(0, exponent);
+  out += text.substr(exponent + (form.exponent_digits == 1 && text[exponent] == '0'));
 }
 
-void append_number(std::string& out, const std::string& text) {
+void append_number(std::string& out, const std::string& text, const Form& form) {
   const char* const end = text.data() + text.size();
-  if (text != "-0") {  // serde and Python agree that this one is a double
-    int64_t integer = 0;
-    auto [stop, error] = std::from_chars(text.data(), end, integer);
-    if (error == std::errc() && stop == end) {
-      out += text;
-      return;
-    }
-    uint64_t large = 0;
-    const auto [large_stop, large_error] = std::from_chars(text.data(), end, large);
-    if (large_error == std::errc() && large_stop == end) {
-      out += text;
-      return;
-    }
-  }
+  int64_t integer = 0;
+  uint64_t large = 0;
+  const auto whole = [end](std::from_chars_result result) { return result.ec == std::errc() && result.ptr == end; };
+  const bool fits =
+      whole(std::from_chars(text.data(), end, integer)) || whole(std::from_chars(text.data(), end, large));
   double value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc()) {
-    append_repr(out, value);
+  if (fits && text != "-0") {  // which is a double, as only those have a negative zero
+    out += text;
+  } else if (std::from_chars(text.data(), end, value).ec == std::errc()) {
+    append_double(out, value, form);
   } else if (underflows(text)) {
     out += text.front() == '-' ? "-0.0" : "0.0";
   } else {
@@ -71,17 +77,17 @@ void append_number(std::string& out, const std::string& text) {
   }
 }
 
-void append(std::string& out, const Json& value, std::string_view comma, std::string_view colon) {
+void append(std::string& out, const Json& value, const Form& form) {
   switch (value.kind) {
     case Json::Kind::null: out += "null"; return;
     case Json::Kind::boolean: out += value.boolean ? "true" : "false"; return;
-    case Json::Kind::number: append_number(out, value.text); return;
+    case Json::Kind::number: append_number(out, value.text, form); return;
     case Json::Kind::string: append_json_string(out, value.text); return;
     case Json::Kind::array: {
       out += '[';
       for (size_t i = 0; i < value.items.size(); ++i) {
-        if (i) out += comma;
-        append(out, value.items[i], comma, colon);
+        if (i) out += form.comma;
+        append(out, value.items[i], form);
       }
       out += ']';
       return;
@@ -89,10 +95,10 @@ void append(std::string& out, const Json& value, std::string_view comma, std::st
     case Json::Kind::object: {
       out += '{';
       for (size_t i = 0; i < value.fields.size(); ++i) {
-        if (i) out += comma;
+        if (i) out += form.comma;
         append_json_string(out, value.fields[i].first);
-        out += colon;
-        append(out, value.fields[i].second, comma, colon);
+        out += form.colon;
+        append(out, value.fields[i].second, form);
       }
       out += '}';
       return;
@@ -102,7 +108,7 @@ void append(std::string& out, const Json& value, std::string_view comma, std::st
 
 }  // namespace
 
-void append_python_json(std::string& out, const Json& value) { append(out, value, ", ", ": "); }
-void append_compact_json(std::string& out, const Json& value) { append(out, value, ",", ":"); }
+void append_python_json(std::string& out, const Json& value) { append(out, value, kPython); }
+void append_compact_json(std::string& out, const Json& value) { append(out, value, kCompact); }
 
 }  // namespace fathom::recipe

@@ -11,7 +11,8 @@ namespace fathom::recipe {
 /// numbers as Python's repr of the double.
 void append_python_json(std::string& out, const Json& value);
 
-/// The same without blanks: constraint strings.
+/// The same without blanks, for constraint strings and messages. Small numbers differ: 0.00001 and 1e-7, where Python
+/// has 1e-05 and 1e-07.
 void append_compact_json(std::string& out, const Json& value);
 
 }  // namespace fathom::recipe

@@ -71,6 +71,11 @@ TEST(PythonJson, WritesOtherNumbersAsReprDoes) {
   for (const auto& [given, expected] : cases) EXPECT_EQ(python(given), expected) << given;
 }
 
+TEST(PythonJson, ConstraintsSpellSmallNumbersInTheirOwnWay) {
+  EXPECT_EQ(compact("[1e-5,0.00012,1e16,1e17,-0,1.0,1e-7,1.5e-10,12345678901234567890123,1e-100]"),
+            "[0.00001,0.00012,1e+16,1e+17,-0.0,1.0,1e-7,1.5e-10,1.2345678901234568e+22,1e-100]");
+}
+
 // A request never brings one (parsing refuses it), but a tree made by hand may.
 TEST(PythonJson, ANumberBeyondDoublesIsKeptAsSpelt) { EXPECT_EQ(python("1e400"), "1e400"); }
 
