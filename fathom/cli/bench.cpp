@@ -23,7 +23,7 @@ struct Settings {
   std::vector<int64_t> lengths, batch, cached;
   int64_t repeat = 5, warmup = 1;
   std::string out, compare, max_slowdown = "5%";
-  bool sweep = false;
+  bool sweep = false, per_operation = false;
   EngineSettings engine;
 };
 
@@ -81,6 +81,7 @@ BenchRow row_of(const StepCase& c, const StepTimes& times, const StepBench& benc
   row.repeat = int64_t(sorted.size());
   row.spread = (sorted.back() - sorted.front()) / middle;
   row.accepted_per_step = times.accepted_per_step;
+  row.operations = times.operations;
   return row;
 }
 
@@ -95,6 +96,7 @@ std::string command_of(const Settings& s, const Common& common) {
   list("lengths", s.lengths);
   list("batch", s.batch);
   list("cached", s.cached);
+  if (s.per_operation) text += " --per-operation";
   text += " --replay " + s.engine.replay + " --drafts " + s.engine.drafts + " --repeat " + std::to_string(s.repeat);
   if (!common.backend.empty()) text += " --backend " + common.backend;
   if (common.threads) text += " --threads " + std::to_string(*common.threads);
@@ -165,7 +167,7 @@ Result<int> run_bench(const Settings& s, const Common& common) {
   for (int64_t cached : or_default(s.cached, {1})) {
     if (decode && cached < 1) return usage("decode starts behind a prompt", "--cached", "pass at least 1");
   }
-  const auto model = load_model(common.model);
+  const auto model = load_model(common);
   if (!model) return model.error();
   const ModelConfig& config = model->opened.config;
   const int block = config.num_nextn_predict_layers > 0 ? config.dspark_block_size : 0;
@@ -186,7 +188,7 @@ Result<int> run_bench(const Settings& s, const Common& common) {
   }
   const InterruptScope scope;
   auto bench = StepBench::open(*model, common, numerics_of(s.engine.numerics).value_or(kReferenceNumerics), context,
-                               sequences, s.engine.step_rows);
+                               sequences, s.engine.step_rows, s.per_operation);
   if (!bench) return bench.error();
   if (s.engine.memory_limit && bench->cache_bytes() > s.engine.memory_limit->count) {
     return Error{ErrorCode::out_of_memory,
@@ -219,7 +221,9 @@ Result<int> run_bench(const Settings& s, const Common& common) {
     const std::string head = model->name + ", " + bench->backend_name() + " with " + std::to_string(bench->threads()) +
                              " threads, numerics " + bench->numerics().name + ", median of " +
                              std::to_string(s.repeat) + "\n";
-    if (auto printed = print(head + to_table(rows)); !printed) return printed.error();
+    std::string text = head + to_table(rows);
+    for (const BenchRow& row : rows) text += s.per_operation ? "\n" + to_operation_table(row) : "";
+    if (auto printed = print(text); !printed) return printed.error();
   }
   if (auto written = write_results(s, rows); !written) return written.error();
   if (s.compare.empty()) return kDone;
@@ -260,6 +264,10 @@ Command bench_command() {
        .help = "batches 1 to 16 (prefill: lengths 128 to 2048); CSV, JSON lines and an SVG plot in the folder --out",
        .group = what,
        .target = &s->sweep},
+      {.name = "per-operation",
+       .help = "also where the time goes: calls, ms and share of each operation",
+       .group = what,
+       .target = &s->per_operation},
       {.name = "repeat",
        .value = "N",
        .help = "measured runs: median and spread",

@@ -74,6 +74,17 @@ Json to_json(const BenchRow& r) {
   tree.set("machine", Json::of(r.machine));
   tree.set("commit", Json::of(r.commit));
   tree.set("command", Json::of(r.command));
+  if (r.operations.empty()) return tree;
+  Json list = Json::array();
+  for (const OperationTime& operation : r.operations) {
+    Json entry = Json::object();
+    entry.set("name", Json::of(std::string(operation.name)));
+    entry.set("calls", Json::of(operation.calls));
+    entry.set("ms", Json::of(1000 * operation.seconds));
+    entry.set("share", Json::of(1000 * operation.seconds / r.ms));
+    list.push(std::move(entry));
+  }
+  tree.set("operations", std::move(list));
   return tree;
 }
 
@@ -87,7 +98,10 @@ std::string to_csv(std::span<const BenchRow> rows) {
     out += '\n';
   };
   write(to_json(BenchRow{}), true);
-  for (const BenchRow& row : rows) write(to_json(row), false);
+  for (BenchRow row : rows) {
+    row.operations.clear();  // no column holds a list
+    write(to_json(row), false);
+  }
   return out;
 }
 
@@ -150,6 +164,22 @@ std::string to_table(std::span<const BenchRow> rows) {
                r.drafts > 0 ? fixed(r.accepted_per_step, 2) : "-", r.replay});
   }
   return table.text();
+}
+
+std::string to_operation_table(const BenchRow& row) {
+  using Side = Table::Side;
+  Table table({{"operation"}, {"calls", Side::right}, {"ms", Side::right}, {"share", Side::right}});
+  const auto add = [&](std::string name, const std::string& calls, double ms) {
+    table.add({std::move(name), calls, fixed(ms, 3), fixed(100 * ms / row.ms, 1) + " %"});
+  };
+  double between = row.ms;
+  for (const OperationTime& operation : row.operations) {
+    add(std::string(operation.name), with_commas(operation.calls), 1000 * operation.seconds);
+    between -= 1000 * operation.seconds;
+  }
+  add("between them", "-", std::max(between, 0.0));
+  return row.bench + ", length " + with_commas(row.length) + ", batch " + with_commas(row.batch) + ", cached " +
+         with_commas(row.cached) + ": " + brief(row.ms) + " ms\n" + table.text();
 }
 
 std::string to_svg(std::span<const BenchRow> rows) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fathom/backend/timed_operations.h"
 #include "fathom/base/json.h"
 #include "fathom/base/result.h"
 
@@ -23,14 +24,17 @@ struct BenchRow {
   double spread = 0;  // (slowest - fastest) / median
   double accepted_per_step = 0;
   std::string model, machine, commit, command;
+  std::vector<OperationTime> operations;  // of --per-operation, a prompt or a step; only in JSON and in their own table
 };
 
-/// One flat object; the keys are stable.
+/// One flat object; the keys are stable. With --per-operation also `operations`, a list of {name, calls, ms, share}.
 Json to_json(const BenchRow& row);
 std::string to_csv(std::span<const BenchRow> rows);
 /// Only what --compare needs. Errors: bad_input naming the line or the column that is missing.
 Result<std::vector<BenchRow>> read_bench_csv(std::string_view text, const std::string& where);
 std::string to_table(std::span<const BenchRow> rows);
+/// Where the time of one row goes: calls, time and share of each operation, and what lies between them.
+std::string to_operation_table(const BenchRow& row);
 /// Throughput of all (y) against speed for one user (x), one line a bench and setting; a self-contained SVG file.
 std::string to_svg(std::span<const BenchRow> rows);
 

@@ -29,6 +29,19 @@ double median(std::vector<double> values) {
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
+/// One entry an operation: the median of its seconds over the repeats, each of `steps` steps.
+std::vector<OperationTime> medians(const std::vector<std::vector<OperationTime>>& repeats, int64_t steps) {
+  std::vector<OperationTime> out;
+  for (size_t i = 0; !repeats.empty() && i < repeats[0].size(); ++i) {
+    std::vector<double> seconds;
+    for (const auto& times : repeats) seconds.push_back(times[i].seconds / double(steps));
+    const OperationTime& one = repeats[0][i];
+    if (one.calls > 0) out.push_back({one.name, one.calls / steps, median(std::move(seconds))});
+  }
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  return out;
+}
+
 }  // namespace
 
 struct StepBench::State {
@@ -39,6 +52,7 @@ struct StepBench::State {
   std::optional<CachePools> pools;
   std::optional<BatchBuilder> builder;
   int64_t step_rows = 0;
+  bool per_operation = false;
   std::vector<Sequence> sequences;
   std::vector<float> draft_logits, confidence;
 
@@ -161,7 +175,8 @@ StepBench& StepBench::operator=(StepBench&&) noexcept = default;
 StepBench::~StepBench() = default;
 
 Result<StepBench> StepBench::open(const LoadedModel& loaded, const Common& common, const Numerics& numerics,
-                                  int64_t context, int64_t sequences, int64_t step_rows) {
+                                  int64_t context, int64_t sequences, int64_t step_rows,
+                                  bool per_operation) {
   if (const int64_t most = loaded.opened.config.max_position_embeddings; context > most) {
     return Error{ErrorCode::usage,
                  "context of " + with_commas(context) + " tokens exceeds the model's " + with_commas(most),
@@ -171,6 +186,8 @@ Result<StepBench> StepBench::open(const LoadedModel& loaded, const Common& commo
   auto backend = open_backend(common.backend);
   if (!backend) return backend.error();
   state->backend = std::move(*backend);
+  state->per_operation = per_operation;
+  if (per_operation) state->backend.ops = timed_operations(state->backend.ops);
   auto model = Model::load(loaded.opened.checkpoint, state->backend, {numerics, loaded.token_map});
   if (!model) return model.error();
   state->model.emplace(std::move(*model));
@@ -192,6 +209,7 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
   State& state = *state_;
   StepTimes times;
   std::vector<double> whole;
+  std::vector<std::vector<OperationTime>> operations;
   int64_t accepted = 0, steps = 0;
   for (int64_t i = 0; i < warmup + repeat; ++i) {
     if (interrupted()) return interrupted_error("fathom bench", "what was measured before is above");
@@ -202,12 +220,13 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
     if (c.cached > 0) state.prefill(c.cached);
     int64_t tokens = c.batch * c.length;
     double seconds = 0;
+    if (c.drafts > 0) state.propose(c.drafts);
+    if (state.per_operation) take_operation_times();  // those of the preparation
     if (!c.decode) {
       const auto begin = Clock::now();
       state.prefill(prompt);
       seconds = since(begin);
     } else {
-      if (c.drafts > 0) state.propose(c.drafts);
       const auto begin = Clock::now();
       int64_t more = 0;
       for (int64_t step = 0; step < c.length; ++step) more += state.decode_step(c.drafts);
@@ -219,11 +238,13 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
       }
     }
     if (i < warmup) continue;
+    if (state.per_operation) operations.push_back(take_operation_times());
     whole.push_back(seconds);
     times.seconds.push_back(c.decode ? seconds / double(c.length) : seconds);
     times.tokens = tokens;
   }
   state.clear();
+  times.operations = medians(operations, c.decode ? c.length : 1);
   times.seconds_all = median(whole);
   if (steps > 0) times.accepted_per_step = double(accepted) / double(steps);
   return times;

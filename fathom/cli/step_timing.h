@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fathom/backend/timed_operations.h"
 #include "fathom/cli/loaded_model.h"
 #include "fathom/engine/sequence.h"
 
@@ -26,15 +27,18 @@ struct StepTimes {
   int64_t tokens = 0;            // a repeat: prompt tokens, or tokens that came out of all steps
   double seconds_all = 0;        // median over the repeats of the time in which `tokens` came
   double accepted_per_step = 0;  // drafts, a sequence
+  // Of the operations that ran, the largest first: per prompt or step, medians over the repeats. Empty unless asked for.
+  std::vector<OperationTime> operations;
 };
 
 /// Owns model and cache; one thread.
 class StepBench {
  public:
   /// Room for `sequences` sequences of `context` tokens. `step_rows`: most rows of a prompt step.
+  /// `per_operation`: times every operation too, which costs a prompt or step about 20 us.
   /// Errors: those of open_backend, Model::load and CacheMemory::allocate; usage for a context beyond the model's.
   static Result<StepBench> open(const LoadedModel& model, const Common& common, const Numerics& numerics,
-                                int64_t context, int64_t sequences, int64_t step_rows);
+                                int64_t context, int64_t sequences, int64_t step_rows, bool per_operation);
   StepBench(StepBench&&) noexcept;
   StepBench& operator=(StepBench&&) noexcept;
   ~StepBench();
