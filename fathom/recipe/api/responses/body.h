@@ -48,7 +48,17 @@ struct Part {
 };
 
 struct Item {
-  enum class Kind { message, reasoning, call, custom_call, search_call, output, search_output, unsupported };
+  enum class Kind {
+    message,
+    reasoning,
+    call,
+    custom_call,
+    search_call,
+    server_call,
+    output,
+    search_output,
+    unsupported
+  };
   enum class Role { user, assistant, system, developer };
 
   Kind kind = Kind::unsupported;

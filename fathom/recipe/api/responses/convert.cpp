@@ -34,12 +34,16 @@ bool marks_empty_reasoning(std::string_view id) {
   return id.starts_with(kBegin) && id.size() > kBegin.size() + 2 && id.substr(kBegin.size() + 2).starts_with(kEnd);
 }
 
-Result<void> check_reasoning(const Conversation& conversation) {
+// What the model did since the last user message, must have its reasoning: calls always, texts when there are tools.
+Result<void> check_reasoning(const Conversation& conversation, bool with_tools) {
+  const auto& messages = conversation.messages;
   if (!conversation.thinking) return {};
-  for (const Message& message : conversation.messages) {
-    if (!message.calls || !message.reasoning.value_or("").empty()) continue;
-    const auto& calls = *message.calls;
-    if (std::any_of(calls.begin(), calls.end(), [](const ToolCall& call) { return marks_empty_reasoning(call.id); })) {
+  for (size_t i = messages.size(); i-- > 0 && messages[i].role != Message::Role::user;) {
+    const Message& message = messages[i];
+    if (message.role != Message::Role::assistant || !message.reasoning.value_or("").empty()) continue;
+    if (!message.calls && !with_tools) continue;
+    if (message.calls && std::any_of(message.calls->begin(), message.calls->end(),
+                                     [](const ToolCall& call) { return marks_empty_reasoning(call.id); })) {
       continue;
     }
     return convert_error("The `reasoning_text` in the thinking mode must be passed back to the API.", "input");
@@ -117,7 +121,7 @@ Result<void> convert_conversation(ResponsesRequestBody& body, const ConversionOp
     messages.emplace_back().content = std::move(*text);
   }
   if (options.reject_missing_reasoning) {
-    if (auto result = check_reasoning(conversation); !result) return result;
+    if (auto result = check_reasoning(conversation, !declared->tools.empty()); !result) return result;
   }
 
   if (body.tool_choice.kind == Choice::Kind::web_search &&

@@ -16,18 +16,28 @@ constexpr std::string_view kFile = "[Unsupported Document]";
 
 std::string path_of(int64_t item) { return "input[" + std::to_string(item) + ']'; }
 
+// A data URL is never too long; asking only what can be a web address spares reading base64 twice.
+bool too_long(std::string_view url) {
+  return url.size() > kMostUrlBytes && (url[0] == 'h' || url[0] == 'H') && judge_image_url(url) == ImageUrl::too_long;
+}
+
 struct Content {
   std::string text;
   std::vector<ImageSource> images;
+};
+
+// A call and what it got.
+struct OpenCall {
+  ToolCall call;
+  int64_t item = 0;  // its index in the input
+  std::optional<Message> output;
 };
 
 // What the turn of the model consists of while its items come in.
 struct Turn {
   bool present = false;  // there was a text, even an empty one
   std::string reasoning, text;
-  std::vector<ToolCall> calls;
-  std::vector<int64_t> call_items;              // of each call
-  std::vector<std::optional<Message>> outputs;  // of each call
+  std::vector<OpenCall> calls;
   size_t answered = 0;
   std::vector<FoundTools> found;  // in the order of the outputs
 };
@@ -69,6 +79,9 @@ class ItemConverter {
         add_found(item);
         return {};
       }
+      case Item::Kind::server_call:
+        // Nothing is left of it, but the calls before it count as done.
+        return turn_.calls.empty() ? Result<void>() : close_turn();
       case Item::Kind::unsupported: return {};
     }
     return {};
@@ -120,33 +133,44 @@ class ItemConverter {
     return {};
   }
 
+  static Result<void> check_call_id(const Item& item) {
+    if (!item.call_id.empty()) return {};
+    const std::string path = path_of(item.index) + ".call_id";
+    return convert_error(
+        "Invalid '" + path +
+            "': empty string. Expected a string with minimum length 1, but got an empty string instead.",
+        path);
+  }
+
   Result<void> add_call(Item& item) {
+    if (auto result = check_call_id(item); !result) return result;
     if (!turn_.calls.empty() && turn_.answered == turn_.calls.size()) {
       if (auto result = close_turn(); !result) return result;
     }
     if (!calls_seen_.insert(item.call_id).second) {
       return convert_error("Duplicate 'call_id': " + item.call_id + '.', path_of(item.index) + ".call_id");
     }
-    turn_.calls.push_back({std::move(item.call_id), std::move(item.name), std::move(item.text)});
-    turn_.call_items.push_back(item.index);
-    turn_.outputs.emplace_back();
+    OpenCall& open = turn_.calls.emplace_back();
+    open.call = {std::move(item.call_id), std::move(item.name), std::move(item.text)};
+    open.item = item.index;
     return {};
   }
 
   Result<void> add_output(Item& item, Content content) {
+    if (auto result = check_call_id(item); !result) return result;
     if (outputs_seen_.contains(item.call_id)) {
       return convert_error("Duplicate tool output for call_id: " + item.call_id + '.',
                            path_of(item.index) + ".call_id");
     }
-    const auto call = std::find_if(turn_.calls.begin(), turn_.calls.end(),
-                                   [&](const ToolCall& open) { return open.id == item.call_id; });
-    if (call == turn_.calls.end()) {
+    const auto open = std::find_if(turn_.calls.begin(), turn_.calls.end(),
+                                   [&](const OpenCall& other) { return other.call.id == item.call_id; });
+    if (open == turn_.calls.end()) {
       return convert_error("No tool call found for tool output with call_id " + item.call_id + '.',
                            path_of(item.index) + ".call_id");
     }
     outputs_seen_.insert(item.call_id);
     ++turn_.answered;
-    Message& message = turn_.outputs[size_t(call - turn_.calls.begin())].emplace();
+    Message& message = open->output.emplace();
     message.role = Message::Role::tool;
     message.content = std::move(content.text);
     message.images = std::move(content.images);
@@ -161,18 +185,16 @@ class ItemConverter {
   }
 
   Result<void> close_turn() {
-    for (size_t i = 0; i < turn_.calls.size(); ++i) {
-      if (turn_.outputs[i]) continue;
-      return convert_error("No tool output found for tool call " + turn_.calls[i].id + '.',
-                           path_of(turn_.call_items[i]) + ".call_id");
+    for (const OpenCall& open : turn_.calls) {
+      if (open.output) continue;
+      return convert_error("No tool output found for tool call " + open.call.id + '.', path_of(open.item) + ".call_id");
     }
     if (!turn_.present && turn_.reasoning.empty() && turn_.calls.empty()) return {};
     Message& message = result_.messages.emplace_back();
     message.role = Message::Role::assistant;
     message.content = std::move(turn_.text);
     if (thinking_) message.reasoning = std::move(turn_.reasoning);
-    if (!turn_.calls.empty()) message.calls = std::move(turn_.calls);
-    for (auto& output : turn_.outputs) result_.messages.push_back(std::move(*output));
+    if (!turn_.calls.empty()) add_calls(message.calls.emplace());
     for (const FoundTools& found : turn_.found) {
       result_.announcements.push_back({result_.messages.size(), found});
       result_.messages.emplace_back().role = Message::Role::system;
@@ -181,11 +203,24 @@ class ItemConverter {
     return {};
   }
 
+  // The calls of the turn, and their outputs as messages of their own: by id, whatever order the items had. Ours are
+  // numbered, so that theirs is the order of the model.
+  void add_calls(std::vector<ToolCall>& calls) {
+    std::sort(turn_.calls.begin(), turn_.calls.end(),
+              [](const OpenCall& a, const OpenCall& b) { return a.call.id < b.call.id; });
+    calls.reserve(turn_.calls.size());
+    for (OpenCall& open : turn_.calls) calls.push_back(std::move(open.call));
+    for (OpenCall& open : turn_.calls) result_.messages.push_back(std::move(*open.output));
+  }
+
   Result<Content> read_content(Item& item, const char* list) {
     Content content;
+    const bool assistant = item.kind == Item::Kind::message && item.role == Item::Role::assistant;
+    if (version_ == ModelVersion::v41) {
+      if (auto result = check_images(item, list); !result) return result.error();
+    }
     bool first = true;
-    for (size_t i = 0; i < item.content.size(); ++i) {
-      Part& part = item.content[i];
+    for (Part& part : item.content) {
       if (!first) content.text += "\n\n";
       first = false;
       switch (part.kind) {
@@ -197,10 +232,8 @@ class ItemConverter {
             break;
           }
           const std::string path = path_of(item.index);
-          if (item.kind == Item::Kind::message && item.role == Item::Role::assistant) {
-            return convert_error(path + ": Image in assistant message is unsupported", path);
-          }
-          auto image = read_image(part, path, path + '.' + list + '[' + std::to_string(i) + ']');
+          if (assistant) return convert_error(path + ": Image in assistant message is unsupported", path);
+          auto image = read_image(part, path);
           if (!image) return image.error();
           image->offset = int64_t(content.text.size());
           content.images.push_back(std::move(*image));
@@ -212,34 +245,45 @@ class ItemConverter {
     return content;
   }
 
-  static Result<ImageSource> read_image(Part& part, const std::string& item_path, const std::string& part_path) {
-    const auto refuse = [](const std::string& path, const std::string& text) {
-      return convert_error(path + ": " + text, path);
-    };
-    const bool url = part.image_url && !part.image_url->empty();
-    if (url && part.file_id) return refuse(part_path, "input_image cannot have both image_url and file_id");
-    if (part.file_id) {
-      return refuse(part_path, "file_id is not supported. Pass the image as a base64 data url instead.");
+  // What all images of an item must have before any of them is read.
+  static Result<void> check_images(const Item& item, const char* list) {
+    for (size_t i = 0; i < item.content.size(); ++i) {
+      const Part& part = item.content[i];
+      if (part.kind != Part::Kind::image) continue;
+      const auto refuse = [&](const std::string& text) {
+        const std::string path = path_of(item.index) + '.' + list + '[' + std::to_string(i) + ']';
+        return convert_error(path + ": " + text, path);
+      };
+      const bool url = part.image_url && !part.image_url->empty();
+      if (url && part.file_id) return refuse("input_image cannot have both image_url and file_id");
+      if (part.file_id) return refuse("file_id is not supported. Pass the image as a base64 data url instead.");
+      if (!url) return refuse("input_image must have image_url or file_id");
+      if (too_long(*part.image_url)) {
+        return refuse("image_url external link length " + std::to_string(part.image_url->size()) +
+                      " too long, max link length " + std::to_string(kMostUrlBytes) +
+                      ". Consider passing file data directly with base64 data url instead.");
+      }
     }
-    if (!url) return refuse(part_path, "input_image must have image_url or file_id");
+    return {};
+  }
+
+  static Result<ImageSource> read_image(Part& part, const std::string& path) {
     ImageSource image;
     switch (judge_image_url(*part.image_url)) {
       case ImageUrl::data: image.kind = ImageSource::Kind::data_url; break;
-      case ImageUrl::web: image.kind = ImageSource::Kind::url; break;
-      case ImageUrl::too_long:
-        return refuse(part_path, "image_url external link length " + std::to_string(part.image_url->size()) +
-                                     " too long, max link length " + std::to_string(kMostUrlBytes) +
-                                     ". Consider passing file data directly with base64 data url instead.");
-      case ImageUrl::bad_format: return refuse(item_path, "Unsupported image_url format");
+      case ImageUrl::web:
+      case ImageUrl::too_long: image.kind = ImageSource::Kind::url; break;
+      case ImageUrl::bad_format: return convert_error(path + ": Unsupported image_url format", path);
       case ImageUrl::bad_type:
-        return refuse(item_path,
-                      "You have uploaded an unsupported image. Please make sure your image is valid and has one of "
-                      "the following formats: webp, png, jpeg, and gif.");
-      case ImageUrl::bad_base64: return refuse(item_path, "Invalid base64 data");
+        return convert_error(path +
+                                 ": You have uploaded an unsupported image. Please make sure your image is valid and "
+                                 "has one of the following formats: webp, png, jpeg, and gif.",
+                             path);
+      case ImageUrl::bad_base64: return convert_error(path + ": Invalid base64 data", path);
     }
     image.detail = part.detail.value_or(ImageDetail::high);
     image.data = std::move(*part.image_url);
-    image.path = item_path;
+    image.path = path;
     return image;
   }
 

@@ -163,6 +163,8 @@ Item read_item(const Field& field, Policy policy) {
     const Field arguments = field["arguments"];
     if (!arguments.is(Json::Kind::object)) arguments.refuse_type("an object");
     item.arguments = arguments.take();
+  } else if (word == "web_search_call") {
+    item.kind = Item::Kind::server_call;
   } else if (word == "tool_search_output") {
     item.kind = Item::Kind::search_output;
     item.call_id = field["call_id"].text();
