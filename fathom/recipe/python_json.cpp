@@ -39,6 +39,7 @@ struct Form {
 };
 constexpr Form kPython = {", ", ": ", 1e-4, 2};  // repr()
 constexpr Form kCompact = {",", ":", 1e-5, 1};
+constexpr Form kSpaced = {", ", ": ", 1e-5, 1};
 
 // The shortest digits that read back as the double.
 void append_double(std::string& out, double value, const Form& form) {
@@ -110,5 +111,6 @@ void append(std::string& out, const Json& value, const Form& form) {
 
 void append_python_json(std::string& out, const Json& value) { append(out, value, kPython); }
 void append_compact_json(std::string& out, const Json& value) { append(out, value, kCompact); }
+void append_spaced_json(std::string& out, const Json& value) { append(out, value, kSpaced); }
 
 }  // namespace fathom::recipe

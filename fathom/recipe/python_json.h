@@ -15,4 +15,7 @@ void append_python_json(std::string& out, const Json& value);
 /// has 1e-05 and 1e-07.
 void append_compact_json(std::string& out, const Json& value);
 
+/// Python's blanks and the other form's numbers: the arguments of calls in a Messages history.
+void append_spaced_json(std::string& out, const Json& value);
+
 }  // namespace fathom::recipe

@@ -25,6 +25,12 @@ TEST(PythonJson, SeparatesLikePython) {
   EXPECT_EQ(compact(R"({"a": 1, "b": [2.50, true]})"), R"({"a":1,"b":[2.5,true]})");
 }
 
+TEST(PythonJson, SpacedJsonHasTheBlanksOfOneFormAndTheNumbersOfTheOther) {
+  std::string out;
+  append_spaced_json(out, *parse_json(R"({"a":1e-7,"b":[0.00001,1e30,"é"]})", "test"));
+  EXPECT_EQ(out, R"({"a": 1e-7, "b": [0.00001, 1e+30, "é"]})");
+}
+
 TEST(PythonJson, EscapesControlCharactersAndNothingElse) {
   EXPECT_EQ(python(R"({"k\n":"\u0000\u001f\u007f\u2028\ud83d\ude00\/\b\f\r\t\"\\é"})"),
             "{\"k\\n\": \"\\u0000\\u001f\x7f\u2028😀/\\b\\f\\r\\t\\\"\\\\é\"}");
