@@ -3,6 +3,7 @@
 #include "fathom/recipe/python_json.h"
 #include "fathom/recipe/schema/meta_schema.h"
 #include "fathom/recipe/schema/references.h"
+#include "fathom/recipe/schema/uri.h"
 
 namespace fathom::recipe {
 namespace {
@@ -20,16 +21,7 @@ bool find_pointer(const Json& from, const Json* value, std::string& pointer) {
     pointer.resize(length);
   }
   for (const auto& [key, child] : from.fields) {
-    pointer += '/';
-    for (const char c : key) {
-      if (c == '~') {
-        pointer += "~0";
-      } else if (c == '/') {
-        pointer += "~1";
-      } else {
-        pointer += c;
-      }
-    }
+    pointer += '/' + schema::encoded_pointer_token(key);
     if (find_pointer(child, value, pointer)) return true;
     pointer.resize(length);
   }

@@ -101,4 +101,18 @@ std::string decoded_pointer_token(std::string_view token) {
   return out;
 }
 
+std::string encoded_pointer_token(std::string_view key) {
+  std::string out;
+  for (const char c : key) {
+    if (c == '~') {
+      out += "~0";
+    } else if (c == '/') {
+      out += "~1";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
 }  // namespace fathom::recipe::schema
