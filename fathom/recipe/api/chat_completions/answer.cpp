@@ -1,5 +1,7 @@
 #include "fathom/recipe/api/chat_completions/answer.h"
 
+#include <algorithm>
+
 #include "fathom/base/check.h"
 #include "fathom/recipe/json_text.h"
 #include "fathom/recipe/token_logprobs.h"
@@ -33,7 +35,7 @@ void append_usage(std::string& out, const Usage& usage) {
   out += R"(},"prompt_cache_hit_tokens":)";
   append_integer(out, usage.cached_tokens);
   out += R"(,"prompt_cache_miss_tokens":)";
-  append_integer(out, usage.prompt_tokens - usage.cached_tokens);
+  append_integer(out, std::max<int64_t>(0, usage.prompt_tokens - usage.cached_tokens));
   out += '}';
 }
 

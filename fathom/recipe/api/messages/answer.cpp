@@ -1,5 +1,8 @@
 #include "fathom/recipe/api/messages/answer.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "fathom/base/check.h"
 #include "fathom/recipe/json_text.h"
 
@@ -33,7 +36,7 @@ void append_stop(std::string& out, std::optional<FinishReason> reason, std::opti
 
 void append_usage(std::string& out, const Usage& usage) {
   out += R"({"input_tokens":)";
-  append_integer(out, usage.prompt_tokens - usage.cached_tokens);
+  append_integer(out, std::max<int64_t>(0, usage.prompt_tokens - usage.cached_tokens));
   out += R"(,"cache_creation_input_tokens":0,"cache_read_input_tokens":)";
   append_integer(out, usage.cached_tokens);
   out += R"(,"output_tokens":)";
