@@ -156,7 +156,6 @@ ResponsesEcho ResponsesRequest::echo() const {
   for (const responses::Tool& tool : body.tools) {
     if (tool.kind == responses::Tool::Kind::unsupported) continue;
     echo.tools.push(responses::tool_as_json(tool));
-    echo.tool_search |= tool.client_search();
   }
   return echo;
 }

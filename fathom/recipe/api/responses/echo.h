@@ -19,8 +19,7 @@ struct ResponsesEcho {
   Json reasoning;  // as the response object shows it
   Json text;
   Json tool_choice;
-  Json tools;
-  bool tool_search = false;  // the request declared a callable tool_search: calls of it become tool_search_call items
+  Json tools;  // from them the writer also knows which calls are custom_tool_call and tool_search_call
 };
 
 }  // namespace fathom::recipe
