@@ -54,8 +54,9 @@ ThinkingSwitch read_thinking(const Field& field) {
 Result<Thinking> resolve_thinking(ThinkingSwitch thinking, const std::optional<RequestedEffort>& effort,
                                   ModelVersion version, const ConversionOptions& options,
                                   std::string_view effort_path) {
-  const auto number = effort ? effort->number : std::nullopt;
-  const auto word = effort ? effort->word : std::nullopt;
+  const RequestedEffort asked = effort.value_or(RequestedEffort());
+  const auto& number = asked.number;
+  const auto& word = asked.word;
   if (number) {
     if (version == ModelVersion::v4) {
       return convert_error("Integer reasoning_effort needs DeepSeek-V4.1-Flash", std::string(effort_path));
@@ -80,7 +81,7 @@ Result<Thinking> resolve_thinking(ThinkingSwitch thinking, const std::optional<R
     result.effort = level_of(*number);
     result.number = int(*number);
   } else {
-    result.effort = (word ? level_of(*word) : std::nullopt).value_or(Effort::high);
+    result.effort = level_of(word.value_or(Word::high)).value_or(Effort::high);
   }
   return result;
 }
