@@ -1,6 +1,7 @@
 // What a Chat Completions request means. The checks come in the order of deepseek-recipe 0.2.0 (measured), as the first
 // failure is what the client sees.
 #include <algorithm>
+#include <unordered_set>
 
 #include "fathom/recipe/api/chat_completions/body.h"
 #include "fathom/recipe/api/chat_completions/request.h"
@@ -38,8 +39,10 @@ Result<void> convert_tools(ChatCompletionsRequestBody& body, Policy policy, Conv
     return {};
   }
   if (body.tools.empty()) return {};
-  if (auto checked = check_unique_names(body.tools); !checked) return checked;
+  // A tool with a bad schema is reported before a later one whose name is taken.
+  std::unordered_set<std::string_view> names;
   for (size_t i = 0; i < body.tools.size(); ++i) {
+    if (!names.insert(body.tools[i].name).second) return check_unique_names(body.tools);
     if (auto settled = settle_parameters(body.tools[i], policy, tool_path(i, "parameters")); !settled) return settled;
   }
   conversation.tools = std::move(body.tools);
@@ -59,7 +62,7 @@ Result<void> convert_tools(ChatCompletionsRequestBody& body, Policy policy, Conv
     return convert_error("Thinking mode does not support this tool_choice", "tool_choice");
   }
   conversation.tool_choice = choice.choice;
-  return {};
+  return check_strict_mix(conversation.tools);
 }
 
 Result<void> check_prefix(bool tools_declared, const ChatCompletionsRequestBody& body,
@@ -83,7 +86,8 @@ Result<void> check_penalty(std::optional<float> penalty, const char* name) {
   return convert_error("Invalid " + std::string(name) + " value, the valid range of " + name + " is [-2, 2]", name);
 }
 
-Result<void> check_parameters(const ChatCompletionsRequestBody& body, bool thinking, const ConversionOptions& options) {
+Result<void> check_parameters(const ChatCompletionsRequestBody& body, const Conversation& conversation,
+                              const ConversionOptions& options) {
   if (auto checked = check_stop(body.stop, body.stop_is_string); !checked) return checked;
   if (body.has_stream_options && !body.stream) {
     return convert_error("stream_options should be set along with stream = true", "stream_options");
@@ -92,6 +96,7 @@ Result<void> check_parameters(const ChatCompletionsRequestBody& body, bool think
       !checked) {
     return checked;
   }
+  if (auto checked = check_strict_mix(conversation.tools); !checked) return checked;
   if (body.n && *body.n != 1) return convert_error("Invalid n value (currently only n = 1 is supported)", "n");
   if (auto checked = check_penalty(body.presence_penalty, "presence_penalty"); !checked) return checked;
   if (auto checked = check_penalty(body.frequency_penalty, "frequency_penalty"); !checked) return checked;
@@ -103,7 +108,8 @@ Result<void> check_parameters(const ChatCompletionsRequestBody& body, bool think
         "top_logprobs");
   }
   if (auto checked = check_top_logprobs(body.top_logprobs); !checked) return checked;
-  if (auto checked = check_max_tokens(body.max_tokens, thinking, options, body.max_tokens_field); !checked) {
+  if (auto checked = check_max_tokens(body.max_tokens, conversation.thinking, options, body.max_tokens_field);
+      !checked) {
     return checked;
   }
   if (body.seed && *body.seed >= uint64_t(1) << 63) {
@@ -149,7 +155,7 @@ Result<ConvertedRequest> ChatCompletionsRequest::convert(const ConversionOptions
   const bool tools_declared = !body.tools.empty();
   if (auto converted = convert_tools(body, options.policy, conversation); !converted) return converted.error();
   if (auto checked = check_prefix(tools_declared, body, conversation); !checked) return checked.error();
-  if (auto checked = check_parameters(body, thinking->on, options); !checked) return checked.error();
+  if (auto checked = check_parameters(body, conversation, options); !checked) return checked.error();
   conversation.format = std::move(body.format);
   convert_inference(body, options.policy, request);
   settle_output(request, std::move(body.stop), options);

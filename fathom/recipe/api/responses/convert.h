@@ -38,9 +38,6 @@ Result<NamespaceMap> map_namespaces(const std::vector<Tool>& tools, ModelVersion
 /// Errors: the normative texts for names that are used twice, schemas, choices.
 Result<void> settle_tools(Conversation& conversation, DeclaredTools declared, const Choice& choice, Policy policy);
 
-/// Strict tools and others may not be mixed.
-Result<void> check_strict_mix(const std::vector<ToolDefinition>& tools);
-
 /// A system message that announces found tools, to be filled when the tools are settled.
 struct Announcement {
   size_t message = 0;  // in ConvertedItems::messages

@@ -1,6 +1,5 @@
 // Declared and found tools, their names, schemas and the choice among them.
 #include <algorithm>
-#include <iterator>
 #include <unordered_set>
 
 #include "fathom/recipe/api/responses/apply_patch.h"
@@ -185,13 +184,6 @@ Result<void> settle_tools(Conversation& conversation, DeclaredTools declared, co
   }
   conversation.tool_choice = ToolChoice::required;
   return {};
-}
-
-Result<void> check_strict_mix(const std::vector<ToolDefinition>& tools) {
-  const auto strict =
-      std::count_if(tools.begin(), tools.end(), [](const ToolDefinition& tool) { return tool.strict.value_or(false); });
-  if (strict == 0 || strict == std::ssize(tools)) return {};
-  return convert_error("Cannot use strict tool with non-strict tool in the same request", "tools");
 }
 
 }  // namespace fathom::recipe::responses

@@ -1,5 +1,6 @@
 // Names and schemas: tools and response formats.
 #include <algorithm>
+#include <iterator>
 #include <unordered_set>
 
 #include "fathom/recipe/api/shared_rules.h"
@@ -16,6 +17,8 @@ Error at_path(Error error, const std::string& path) {
   error.where = path;
   return error;
 }
+
+bool is_strict(const ToolDefinition& tool) { return tool.strict.value_or(false); }
 
 }  // namespace
 
@@ -44,9 +47,21 @@ Result<void> check_unique_names(const std::vector<ToolDefinition>& tools) {
   return {};
 }
 
+Result<void> check_strict_mix(const std::vector<ToolDefinition>& tools) {
+  const auto strict = std::count_if(tools.begin(), tools.end(), is_strict);
+  if (strict == 0 || size_t(strict) == tools.size()) return {};
+  return convert_error("Cannot use strict tool with non-strict tool in the same request", "tools");
+}
+
+Result<void> check_format_with_tools(const Conversation& conversation, bool given) {
+  const auto& tools = conversation.tools;
+  if (!given || !conversation.tools_active() || std::none_of(tools.begin(), tools.end(), is_strict)) return {};
+  return convert_error("response_format should not be used with tools", "response_format");
+}
+
 Result<void> settle_parameters(ToolDefinition& tool, Policy policy, const std::string& path) {
   Json& parameters = tool.parameters;
-  const bool strict = tool.strict.value_or(false);
+  const bool strict = is_strict(tool);
   if (parameters.is_null()) {
     parameters = Json::object();
     if (!strict) return {};
@@ -76,6 +91,13 @@ Result<void> settle_parameters(ToolDefinition& tool, Policy policy, const std::s
   return convert_error("Invalid schema for function '" + tool.name +
                            "': schema must be a JSON Schema of 'type: \"object\"', got 'type: " + found + "'.",
                        path);
+}
+
+Result<void> check_strict_mix(const std::vector<ToolDefinition>& tools) {
+  const auto strict =
+      std::count_if(tools.begin(), tools.end(), [](const ToolDefinition& tool) { return tool.strict.value_or(false); });
+  if (strict == 0 || strict == std::ssize(tools)) return {};
+  return convert_error("Cannot use strict tool with non-strict tool in the same request", "tools");
 }
 
 Result<void> check_response_format(const ResponseFormat& format, Policy policy, const std::string& path) {
