@@ -1,7 +1,7 @@
 // fathom/recipe/answer_stream.h
-// From what an engine produces to what a client receives: decodes tokens, parses, counts, writes events.
+// From what an engine produces to what a client receives: an AnswerReader and the writer of one API.
 //
-//   AnswerStream stream(ChatCompletionsWriter(form), request.parsing, &tokenizer);
+//   AnswerStream stream(ChatCompletionsWriter(form), request.parsing, &tokenizer, seed);
 //   WireEvents out;
 //   stream.ready({.prompt_tokens = 12}, "", out);
 //   stream.tokens(ids, {}, out);   // again and again
@@ -16,28 +16,26 @@
 #include <string_view>
 
 #include "fathom/base/result.h"
+#include "fathom/recipe/answer_reader.h"
 #include "fathom/recipe/answer_writer.h"
-#include "fathom/recipe/settings.h"
-#include "fathom/tokenizer/tokenizer.h"
 
 namespace fathom::recipe {
 
-enum class BackendFinish { stop, length, content_filter };
-
 /// One for each answer; not shared by threads. Every call appends to `out`, which the caller clears when it is sent.
-/// Errors (code failed) close the stream: a token chunk without a tokenizer, log-probabilities that do not match, a
-/// call after close ("stream processor is closed") or after completion ("stream processor has finished").
+/// Errors: those of AnswerReader; nothing is appended then, but for the opening events.
 class AnswerStream {
  public:
-  /// `tokenizer` may be null when only text comes; it must outlive the stream. `seed` makes the call ids: two answers
-  /// of one process must not share it.
+  /// As AnswerReader's. Under strict a tokenizer also makes reasoning tokens known for text chunks, as in the wheel:
+  /// give none when only text comes.
   AnswerStream(AnswerWriter writer, Parsing parsing, const Tokenizer* tokenizer, uint64_t seed);
   AnswerStream(AnswerStream&&) noexcept;
   ~AnswerStream();
 
-  /// What the complete body of the same answer would be is collected beside the events.
+  /// What the complete body of the same answer would be is collected beside the events. Before the first call.
   void collect_into(AnswerBody* body);
 
+  /// The opening events; without it they come with the first other call, and the prompt counts as 0. A later call only
+  /// changes the counts of the prompt.
   Result<void> ready(const PromptUsage& prompt, std::optional<std::string_view> system_fingerprint, WireEvents& out);
   Result<void> text(std::string_view content, int64_t token_count, WireEvents& out);
   /// `logprobs`: empty, or one for each id.
@@ -50,8 +48,9 @@ class AnswerStream {
 
   /// All terminal events are out (by finish, end, or a stop sequence: then the caller stops generating).
   bool finished() const;
-  /// Tokens and bytes so far; final once finished.
+  /// Tokens so far; final once finished.
   Usage usage() const;
+  const AnswerReader& reader() const;
 
  private:
   struct State;
