@@ -62,9 +62,8 @@ Result<Thinking> resolve_thinking(ThinkingSwitch thinking, const std::optional<R
 /// `where`: "tools[3].function.name" for Chat, "tools[3].name" for the others. Non-empty, [a-zA-Z0-9_-]+.
 Result<void> check_tool_name(std::string_view name, const std::string& where);
 Result<void> check_unique_names(const std::vector<ToolDefinition>& tools);
-/// Of the tools that may be called (after the choice has reduced them) all are strict or none is.
-Result<void> check_strict_mix(const std::vector<ToolDefinition>& tools);
-/// A response format, of whatever kind, does not go with strict tools that may be called. `given`: the request has one.
+/// A response format, of whatever kind, does not go with strict tools that may be called. `given`: the request has one
+/// (Chat: of kind text too). Comes right after check_strict_mix.
 Result<void> check_format_with_tools(const Conversation& conversation, bool given);
 /// Checks the schema and requires a top-level object; when strict, normalises it (and under the strict policy checks no
 /// more than that takes). Null parameters become {}, or the empty object schema when strict. `path` is the JSON path of

@@ -59,6 +59,7 @@ struct ChatCompletionsRequestBody {
   std::vector<ToolDefinition> tools;  // absent parameters are null
   ChatToolChoice tool_choice;
   ResponseFormat format;
+  bool has_format = false;  // the request says something about it, if only "text"
 };
 
 /// The messages of the body as a conversation has them, tool outputs where they stood. Moves texts out of `body`.

@@ -62,7 +62,7 @@ Result<void> convert_tools(ChatCompletionsRequestBody& body, Policy policy, Conv
     return convert_error("Thinking mode does not support this tool_choice", "tool_choice");
   }
   conversation.tool_choice = choice.choice;
-  return check_strict_mix(conversation.tools);
+  return {};
 }
 
 Result<void> check_prefix(bool tools_declared, const ChatCompletionsRequestBody& body,
@@ -97,6 +97,7 @@ Result<void> check_parameters(const ChatCompletionsRequestBody& body, const Conv
     return checked;
   }
   if (auto checked = check_strict_mix(conversation.tools); !checked) return checked;
+  if (auto checked = check_format_with_tools(conversation, body.has_format); !checked) return checked;
   if (body.n && *body.n != 1) return convert_error("Invalid n value (currently only n = 1 is supported)", "n");
   if (auto checked = check_penalty(body.presence_penalty, "presence_penalty"); !checked) return checked;
   if (auto checked = check_penalty(body.frequency_penalty, "frequency_penalty"); !checked) return checked;

@@ -172,6 +172,7 @@ void read_body(const Field& root, Policy policy, ChatCompletionsRequestBody& bod
   body.top_logprobs = root["top_logprobs"].optional_count();
   body.frequency_penalty = root["frequency_penalty"].optional_float();
   body.presence_penalty = root["presence_penalty"].optional_float();
+  body.has_format = root["response_format"].present();
   body.format = read_format(root["response_format"]);
   for (const Field& tool : root["tools"].list()) body.tools.push_back(read_tool(tool));
   body.tool_choice = read_tool_choice(root["tool_choice"]);

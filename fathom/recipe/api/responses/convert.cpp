@@ -145,7 +145,8 @@ Result<void> convert_conversation(ResponsesRequestBody& body, const ConversionOp
     return result;
   }
   if (auto result = check_json_word(conversation); !result) return result;
-  return check_strict_mix(conversation.tools);
+  if (auto result = check_strict_mix(conversation.tools); !result) return result;
+  return check_format_with_tools(conversation, conversation.format.kind != ResponseFormat::Kind::text);
 }
 
 }  // namespace

@@ -93,13 +93,6 @@ Result<void> settle_parameters(ToolDefinition& tool, Policy policy, const std::s
                        path);
 }
 
-Result<void> check_strict_mix(const std::vector<ToolDefinition>& tools) {
-  const auto strict =
-      std::count_if(tools.begin(), tools.end(), [](const ToolDefinition& tool) { return tool.strict.value_or(false); });
-  if (strict == 0 || strict == std::ssize(tools)) return {};
-  return convert_error("Cannot use strict tool with non-strict tool in the same request", "tools");
-}
-
 Result<void> check_response_format(const ResponseFormat& format, Policy policy, const std::string& path) {
   if (format.kind != ResponseFormat::Kind::json_schema) return {};
   if (format.strict) {
