@@ -146,7 +146,9 @@ Result<void> convert_conversation(ResponsesRequestBody& body, const ConversionOp
   }
   if (auto result = check_json_word(conversation); !result) return result;
   if (auto result = check_strict_mix(conversation.tools); !result) return result;
-  return check_format_with_tools(conversation, conversation.format.kind != ResponseFormat::Kind::text);
+  auto result = check_format_with_tools(conversation, conversation.format.kind != ResponseFormat::Kind::text);
+  if (result) return result;
+  return convert_error(result.error().message, "text.format");
 }
 
 }  // namespace
