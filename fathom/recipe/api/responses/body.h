@@ -56,6 +56,7 @@ struct Item {
     search_call,
     server_call,
     output,
+    loose_output,
     search_output,
     unsupported
   };

@@ -71,6 +71,7 @@ class ItemConverter {
         if (!content) return content.error();
         return add_output(item, std::move(*content));
       }
+      case Item::Kind::loose_output: return add_loose_output(item);
       case Item::Kind::search_output: {
         if (version_ == ModelVersion::v4) return {};
         auto text = found_tools_text(item);
@@ -175,6 +176,18 @@ class ItemConverter {
     message.content = std::move(content.text);
     message.images = std::move(content.images);
     message.call_id = std::move(item.call_id);
+    return {};
+  }
+
+  // The output of no call that anybody knows.
+  Result<void> add_loose_output(Item& item) {
+    auto content = read_content(item, "output");
+    if (!content) return content.error();
+    if (auto result = close_turn(); !result) return result;
+    Message& message = result_.messages.emplace_back();
+    message.role = Message::Role::tool;
+    message.content = std::move(content->text);
+    message.images = std::move(content->images);
     return {};
   }
 

@@ -152,10 +152,16 @@ Item read_item(const Field& field, Policy policy) {
     item.call_id = field["call_id"].text();
     item.name = field["name"].text();
     item.text = field["input"].text();
-  } else if (word == "function_call_output" || word == "custom_tool_call_output") {
+  } else if (word == "function_call_output") {
+    const Field id = field["call_id"];
+    item.kind = id.present() ? Item::Kind::output : Item::Kind::loose_output;
+    item.call_id = id.optional_text().value_or("");
+    item.content = read_content(field["output"], true);
+  } else if (word == "custom_tool_call_output") {
     item.kind = Item::Kind::output;
     item.call_id = field["call_id"].text();
-    item.content = read_content(field["output"], true);
+    const Field output = field["output"];
+    if (output.present()) item.content = read_content(output, true);
   } else if (word == "tool_search_call") {
     item.kind = Item::Kind::search_call;
     item.call_id = field["call_id"].text();

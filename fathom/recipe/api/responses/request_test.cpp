@@ -290,6 +290,19 @@ TEST(ResponsesRequest, RefusesCallsAndOutputsThatDoNotMeet) {
                           "an empty string instead."));
 }
 
+TEST(ResponsesRequest, AnOutputWithoutCallIdStandsForItself) {
+  EXPECT_THAT(strict_lines(list({assistant("a"), R"({"type":"function_call_output","output":"x"})", assistant("b")})),
+              ElementsAre("assistant a", "tool x", "assistant b"));
+  EXPECT_THAT(strict_lines(list({call("1"), R"({"type":"function_call_output","output":"x"})", output("1")})),
+              ElementsAre("No tool output found for tool call 1."));
+}
+
+TEST(ResponsesRequest, ACustomOutputMayBeAbsent) {
+  EXPECT_THAT(strict_lines(list({R"({"type":"custom_tool_call","call_id":"1","name":"apply_patch","input":""})",
+                                 R"({"type":"custom_tool_call_output","call_id":"1"})"})),
+              ElementsAre("assistant  (1:apply_patch)", "tool(1) "));
+}
+
 TEST(ResponsesRequest, UnknownItemsLeaveNoTrace) {
   EXPECT_THAT(strict_lines(list({assistant("a"), R"({"type":"item_reference","id":"x"})", assistant("b"), call("1"),
                                  R"({"type":"computer_call"})", output("1")})),
