@@ -89,9 +89,10 @@ enum class ImageUrl { data, web, too_long, bad_format, bad_type, bad_base64 };
 /// Judges by spelling alone; fetches and decodes nothing but checks base64. Data URLs have no length limit; what begins
 /// with "http" in any case is `web`.
 ImageUrl judge_image_url(std::string_view url);
-/// It has the form of a data URL: `data:`, something, a comma.
-bool is_data_url(std::string_view text);
-/// The same judgement where only a data URL may stand (Chat's file_data); never `web` or `too_long`.
+/// Whether that judgement takes it for a web address, without looking at more than its beginning.
+bool is_web_url(std::string_view url);
+/// The part of that judgement that knows data URLs only (Chat's file_data): `bad_format` when it is none;
+/// percent-encoded bodies pass.
 ImageUrl judge_data_url(std::string_view url);
 
 // -- the rest of a ConvertedRequest -----------------------------------------------------------------------------------

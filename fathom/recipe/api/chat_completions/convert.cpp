@@ -69,14 +69,14 @@ Result<void> check_prefix(bool tools_declared, const ChatCompletionsRequestBody&
                           const Conversation& conversation) {
   const auto& messages = conversation.messages;
   if (messages.empty() || !messages.back().prefix) return {};
+  if (body.format.kind == ResponseFormat::Kind::json_object) {
+    return convert_error("response_format json_object should not be used with prefix", "response_format");
+  }
   const bool called =
       std::any_of(messages.begin(), messages.end(), [](const Message& m) { return m.calls.has_value(); });
   if (tools_declared || called) {
     return convert_error("Function call should not be used with prefix",
                          "messages[" + std::to_string(body.messages.size() - 1) + "].prefix");
-  }
-  if (body.format.kind == ResponseFormat::Kind::json_object) {
-    return convert_error("response_format json_object should not be used with prefix", "response_format");
   }
   return {};
 }

@@ -1,6 +1,7 @@
 // The messages of a Chat Completions request: contents joined, images judged, calls and their outputs paired.
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "fathom/recipe/api/chat_completions/body.h"
 #include "fathom/recipe/request_error.h"
@@ -31,22 +32,8 @@ std::string unsupported(std::string_view what) {
          " is valid and has one of the following formats: webp, png, jpeg, and gif.";
 }
 
-Result<void> check_image_url(const ChatPart& part, size_t message, size_t index) {
-  switch (judge_image_url(part.text)) {
-    case ImageUrl::data:
-    case ImageUrl::web: return {};
-    case ImageUrl::bad_format: return image_error(message, index, "Unsupported image_url format");
-    case ImageUrl::bad_type: return image_error(message, index, unsupported("image"));
-    case ImageUrl::bad_base64: return image_error(message, index, "Invalid base64 data");
-    case ImageUrl::too_long: break;
-  }
-  return convert_error(".messages[" + std::to_string(message) + "].image_url.url[" + std::to_string(index) +
-                           "]: image_url.url external link length " + std::to_string(part.text.size()) +
-                           " too long, max link length " + std::to_string(kMostUrlBytes) +
-                           ". Consider passing file data directly with base64 data url instead.",
-                       path_of(message, "content[" + std::to_string(index) + "].image_url.url"));
-}
-
+// The images of a message are judged in two passes, as in deepseek-recipe: first files and the lengths of URLs, then,
+// when the role may have images at all, how their data are spelt.
 Result<void> check_file(const ChatPart& part, size_t message, size_t index) {
   if (part.has_file_id && part.file_data) {
     return image_error(message, index, "file cannot have both file_id and file_data");
@@ -55,13 +42,41 @@ Result<void> check_file(const ChatPart& part, size_t message, size_t index) {
     return image_error(message, index, "file_id is not supported. Pass the image as a base64 data url instead.");
   }
   if (!part.file_data) return image_error(message, index, "file must have a file_id or file_data");
-  if (!is_data_url(*part.file_data)) {
-    return image_error(message, index, "file_data is not a valid base64 data url");
-  }
   switch (judge_data_url(*part.file_data)) {
-    case ImageUrl::bad_format: return image_error(message, index, "Unsupported image_url format");
     case ImageUrl::bad_type: return image_error(message, index, unsupported("file"));
+    case ImageUrl::bad_format:
     case ImageUrl::bad_base64: return image_error(message, index, "file_data is not a valid base64 data url");
+    default: return {};
+  }
+}
+
+Result<void> check_url_length(const ChatPart& part, size_t message, size_t index) {
+  if (part.text.size() <= kMostUrlBytes || !is_web_url(part.text)) return {};
+  return convert_error(".messages[" + std::to_string(message) + "].image_url.url[" + std::to_string(index) +
+                           "]: image_url.url external link length " + std::to_string(part.text.size()) +
+                           " too long, max link length " + std::to_string(kMostUrlBytes) +
+                           ". Consider passing file data directly with base64 data url instead.",
+                       path_of(message, "content[" + std::to_string(index) + "].image_url.url"));
+}
+
+// Whether any part is an image, once each has passed what is judged first.
+Result<bool> check_parts(const std::vector<ChatPart>& parts, size_t message) {
+  bool image = false;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].kind == ChatPart::Kind::text) continue;
+    image = true;
+    const bool file = parts[i].kind == ChatPart::Kind::file;
+    const auto checked = file ? check_file(parts[i], message, i) : check_url_length(parts[i], message, i);
+    if (!checked) return checked.error();
+  }
+  return image;
+}
+
+Result<void> check_data(ImageUrl judgement, size_t message, size_t index) {
+  switch (judgement) {
+    case ImageUrl::bad_format: return image_error(message, index, "Unsupported image_url format");
+    case ImageUrl::bad_type: return image_error(message, index, unsupported("image"));
+    case ImageUrl::bad_base64: return image_error(message, index, "Invalid base64 data");
     default: return {};
   }
 }
@@ -94,13 +109,12 @@ Result<void> join_parts(std::vector<ChatPart>& parts, size_t index, const Contex
       continue;
     }
     const bool file = part.kind == ChatPart::Kind::file;
-    if (const auto checked = file ? check_file(part, index, i) : check_image_url(part, index, i); !checked) {
-      return checked;
-    }
+    const std::string& data = file ? *part.file_data : part.text;
+    const ImageUrl judgement = judge_image_url(data);
+    if (const auto checked = check_data(judgement, index, i); !checked) return checked;
     ImageSource image;
     image.data = file ? std::move(*part.file_data) : std::move(part.text);
-    const bool web = !file && judge_image_url(image.data) == ImageUrl::web;
-    image.kind = web ? ImageSource::Kind::url : ImageSource::Kind::data_url;
+    image.kind = judgement == ImageUrl::web ? ImageSource::Kind::url : ImageSource::Kind::data_url;
     image.detail = part.detail;
     image.path = ".messages[" + std::to_string(index) + "]";
     image.offset = int64_t(message.content.size());
@@ -114,6 +128,13 @@ Result<void> convert_content(ChatContent& content, size_t index, const Context& 
   if (content.parts.empty()) {
     message.content = std::move(content.text);
     return {};
+  }
+  if (context.version == ModelVersion::v41) {
+    const auto image = check_parts(content.parts, index);
+    if (!image) return image.error();
+    if (*image && message.role == Role::assistant) {
+      return convert_error("Image in assistant message is not supported", path_of(index, "content"));
+    }
   }
   return join_parts(content.parts, index, context, message);
 }
@@ -215,9 +236,6 @@ Result<void> convert_assistant(ChatMessage& from, size_t index, bool thinking, c
                          "messages[" + std::to_string(index) + "]");
   }
   if (auto done = convert_content(from.content, index, context, message); !done) return done;
-  if (!message.images.empty()) {
-    return convert_error("Image in assistant message is not supported", path_of(index, "content"));
-  }
   message.calls = std::move(from.calls);
   message.prefix = from.prefix;
   if (thinking) message.reasoning = from.reasoning ? std::move(*from.reasoning) : std::string();
@@ -250,8 +268,9 @@ Result<void> check_reasoning(const ChatCompletionsRequestBody& body) {
   return {};
 }
 
-Result<void> check_prefix_place(const ChatCompletionsRequestBody& body) {
-  for (size_t i = 0; i + 1 < body.messages.size(); ++i) {
+// `last`: the last message that has not vanished.
+Result<void> check_prefix_place(const ChatCompletionsRequestBody& body, size_t last) {
+  for (size_t i = 0; i < last; ++i) {
     if (!body.messages[i].prefix) continue;
     return convert_error(
         "Invalid completion message: prefix set true with message which is not final message or message role is not "
@@ -272,8 +291,10 @@ Result<std::vector<Message>> convert_messages(ChatCompletionsRequestBody& body, 
   std::vector<Message> messages;
   messages.reserve(body.messages.size());  // OpenCalls points into it
   OpenCalls open;
+  size_t last = 0;  // of the messages that stay
   for (size_t i = 0; i < body.messages.size(); ++i) {
     ChatMessage& from = body.messages[i];
+    const size_t last_before = std::exchange(last, i);
     if (from.role != Role::tool && open.any()) return unanswered();
     Message& message = messages.emplace_back();
     message.role = from.role;
@@ -291,11 +312,14 @@ Result<std::vector<Message>> convert_messages(ChatCompletionsRequestBody& body, 
     if (auto done = convert_content(from.content, i, context, message); !done) return done.error();
     if (from.role != Role::system) continue;
     strip_billing(message, options.policy);
-    if (message.content.empty()) messages.pop_back();
+    if (message.content.empty()) {
+      messages.pop_back();
+      last = last_before;
+    }
   }
   if (open.any()) return unanswered();
   if (!reasoning) return reasoning.error();
-  if (const auto placed = check_prefix_place(body); !placed) return placed.error();
+  if (const auto placed = check_prefix_place(body, last); !placed) return placed.error();
   return messages;
 }
 

@@ -227,11 +227,48 @@ TEST(ChatRequest, OfTwoMistakesTheOneThatTheOriginalReportsIsReported) {
       {R"("n":2,"temperature":3)", "Invalid n value"},
       {R"("temperature":3,"max_tokens":0)", "Invalid temperature"},
       {R"("max_tokens":0,"seed":9223372036854775808)", "Invalid max_tokens"},
+      {R"("tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g","strict":true}}],)"
+       R"("n":2)",
+       "Cannot use strict tool with non-strict tool in the same request"},
+      {R"("tools":[{"type":"function","function":{"name":"g","strict":true}}],"n":2,"response_format":{"type":"text"})",
+       "response_format should not be used with tools"},
+      {R"("messages":[{"role":"user","content":"json"},{"role":"assistant","content":"p","prefix":true}],)"
+       R"("tools":[{"type":"function","function":{"name":"f"}}],"response_format":{"type":"json_object"})",
+       "response_format json_object should not be used with prefix"},
   };
   for (const auto& row : rows) {
     const auto converted = convert(request_with(row.members), with(Policy::strict));
     EXPECT_EQ(message_of(converted).find(row.message), 0u) << row.members << ": " << message_of(converted);
   }
+}
+
+TEST(ChatRequest, AMessageThatVanishesDoesNotCountAsTheFinalOne) {
+  const std::string prefix =
+      R"("messages":[{"role":"user","content":"u"},{"role":"assistant","content":"p","prefix":true},)";
+  const auto vanishing = convert(request_with(prefix + R"({"role":"system","content":""}])"), with(Policy::strict));
+  ASSERT_TRUE(vanishing.ok()) << message_of(vanishing);
+  EXPECT_TRUE(vanishing->conversation.messages.back().prefix);
+  EXPECT_FALSE(convert(request_with(prefix + R"({"role":"system","content":"s"}])"), with(Policy::strict)).ok());
+}
+
+TEST(ChatRequest, TheFieldsOfAllImagesAreJudgedBeforeTheDataOfAny) {
+  const std::string bad_data = R"({"type":"image_url","image_url":{"url":"ftp://x"}})", no_data = R"({"type":"file"})";
+  const auto refusal = [&](const std::string& role, const std::string& parts) {
+    return message_of(convert(request_with("\"messages\":[{\"role\":\"" + role + "\",\"content\":[" + parts + "]}]"),
+                              with(Policy::strict)));
+  };
+  EXPECT_EQ(refusal("user", bad_data + "," + no_data), ".messages[0]: file must have a file_id or file_data");
+  EXPECT_EQ(refusal("assistant", bad_data + "," + no_data), ".messages[0]: file must have a file_id or file_data");
+  EXPECT_EQ(refusal("assistant", bad_data), "Image in assistant message is not supported");
+  EXPECT_EQ(refusal("user", bad_data), ".messages[0]: Unsupported image_url format");
+  const auto file = [&](const std::string& data) {
+    return refusal("user", R"({"type":"file","file_data":")" + data + "\"}");
+  };
+  EXPECT_EQ(file("data:image/png;base64,AAAA"), "accepted");
+  EXPECT_EQ(file("data:image/png;base64,@"), ".messages[0]: file_data is not a valid base64 data url");
+  EXPECT_EQ(file("https://x"), ".messages[0]: file_data is not a valid base64 data url");
+  EXPECT_EQ(file("data:image/png,AA"), ".messages[0]: Unsupported image_url format");
+  EXPECT_EQ(file("data:text/plain,AA").substr(0, 51), ".messages[0]: You have uploaded an unsupported file");
 }
 
 TEST(ChatRequest, UnderRejectReasoningIsNeededSinceTheLastUserMessageOnly) {
@@ -404,7 +441,7 @@ TEST(ChatRequest, ARefusalNamesTheValueAtFaultUnderLenient) {  // D-9
 TEST(ChatRequest, AConstraintOfCallsCarriesMarkupToolsAndWhereItBegins) {
   const std::string tools =
       R"("tools":[{"type":"function","function":{"name":"f","strict":true,"parameters":{"type":"object",)"
-      R"("properties":{"a":{"type":"string"}}}}},{"type":"function","function":{"name":"g"}}])";
+      R"("properties":{"a":{"type":"string"}}}}},{"type":"function","function":{"name":"g","strict":true}}])";
   const auto converted = convert(request_with(tools), with(Policy::lenient));
   ASSERT_TRUE(converted.ok()) << message_of(converted);
   const auto& constraint = converted->inference.constraint;
@@ -414,7 +451,8 @@ TEST(ChatRequest, AConstraintOfCallsCarriesMarkupToolsAndWhereItBegins) {
   EXPECT_EQ(constraint->starts_after, "</think>");
   ASSERT_EQ(constraint->tools.size(), 2u);
   EXPECT_TRUE(constraint->tools[0].strict);
-  EXPECT_FALSE(constraint->tools[1].strict);
+  EXPECT_EQ(to_string(constraint->tools[1].parameters),
+            R"({"type":"object","properties":{},"additionalProperties":false,"required":[]})");
   EXPECT_EQ(converted->parsing.required_parameters.at("f"), std::vector<std::string>{"a"});
   EXPECT_FALSE(converted->parsing.required_parameters.contains("g"));
 

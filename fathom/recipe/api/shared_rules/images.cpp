@@ -102,12 +102,9 @@ bool valid_base64(std::string_view body) {
 
 }  // namespace
 
-bool is_data_url(std::string_view text) { return split_data_url(text).has_value(); }
-
 ImageUrl judge_data_url(std::string_view url) {
   const auto parts = split_data_url(url);
-  // The mark is looked for as it is usually spelt, anywhere: percent-encoded images are refused.
-  if (!parts || url.find("base64,") == url.npos) return ImageUrl::bad_format;
+  if (!parts) return ImageUrl::bad_format;
   bool known = false;
   for (const char* type : {"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"}) {
     known = known || parts->type == type;
@@ -116,8 +113,12 @@ ImageUrl judge_data_url(std::string_view url) {
   return !parts->base64 || valid_base64(parts->body) ? ImageUrl::data : ImageUrl::bad_base64;
 }
 
+bool is_web_url(std::string_view url) { return begins_without_case(url, "http"); }
+
 ImageUrl judge_image_url(std::string_view url) {
-  if (begins_without_case(url, "http")) return url.size() > kMostUrlBytes ? ImageUrl::too_long : ImageUrl::web;
+  if (is_web_url(url)) return url.size() > kMostUrlBytes ? ImageUrl::too_long : ImageUrl::web;
+  // The mark is looked for as it is usually spelt, anywhere: that refuses percent-encoded images, nearly.
+  if (url.find("base64,") == url.npos) return ImageUrl::bad_format;
   return judge_data_url(url);
 }
 
