@@ -1,5 +1,6 @@
 #include "fathom/recipe/python_json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -112,5 +113,17 @@ void append(std::string& out, const Json& value, const Form& form) {
 void append_python_json(std::string& out, const Json& value) { append(out, value, kPython); }
 void append_compact_json(std::string& out, const Json& value) { append(out, value, kCompact); }
 void append_spaced_json(std::string& out, const Json& value) { append(out, value, kSpaced); }
+
+bool fits_doubles(const Json& value) {
+  const auto fits = [](const Json& item) { return fits_doubles(item); };
+  switch (value.kind) {
+    case Json::Kind::number: return value.as_double() || underflows(value.text);
+    case Json::Kind::array: return std::all_of(value.items.begin(), value.items.end(), fits);
+    case Json::Kind::object:
+      return std::all_of(value.fields.begin(), value.fields.end(),
+                         [](const auto& field) { return fits_doubles(field.second); });
+    default: return true;
+  }
+}
 
 }  // namespace fathom::recipe

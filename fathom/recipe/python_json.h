@@ -18,4 +18,7 @@ void append_compact_json(std::string& out, const Json& value);
 /// Python's blanks and the other form's numbers: the arguments of calls in a Messages history.
 void append_spaced_json(std::string& out, const Json& value);
 
+/// No number in it is beyond the range of a double: what serde_json takes for JSON.
+bool fits_doubles(const Json& value);
+
 }  // namespace fathom::recipe

@@ -83,7 +83,11 @@ TEST(PythonJson, ConstraintsSpellSmallNumbersInTheirOwnWay) {
 }
 
 // A request never brings one (parsing refuses it), but a tree made by hand may.
-TEST(PythonJson, ANumberBeyondDoublesIsKeptAsSpelt) { EXPECT_EQ(python("1e400"), "1e400"); }
+TEST(PythonJson, ANumberBeyondDoublesIsKeptAsSpelt) {
+  EXPECT_EQ(python("1e400"), "1e400");
+  EXPECT_FALSE(fits_doubles(*parse_json(R"({"a":[1,-1e400]})", "test")));
+  EXPECT_TRUE(fits_doubles(*parse_json(R"({"a":[1e308,1e-400,18446744073709551616,"1e400"]})", "test")));
+}
 
 }  // namespace
 }  // namespace fathom::recipe
