@@ -205,8 +205,11 @@ class Normaliser {
     if (auto done = copy_text(schema, "pattern", out); !done) return done.error();
     if (auto done = copy_text(schema, "format", out); !done) return done.error();
     if (const Json* format = given(schema, "format"); format && !among(kFormats, format->text)) {
-      return inside("format",
-                    unreadable("unknown `format` \"" + format->text + "\", expected one of " + listed(kFormats)));
+      // These words are those of a vector (chat/strict-format).
+      std::string message = "unknown variant `" + format->text + "`, expected one of ";
+      for (const std::string_view known : kFormats) message += "`" + std::string(known) + "`, ";
+      message.resize(message.size() - 2);
+      return inside("format", unreadable(message));
     }
     if (const Json* choices = given(schema, "enum")) {
       const bool strings = choices->is_array() && std::all_of(choices->items.begin(), choices->items.end(),
