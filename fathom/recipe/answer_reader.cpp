@@ -136,13 +136,14 @@ struct AnswerReader::State {
     return place();
   }
 
-  Result<void> finish(BackendFinish reason) {
+  /// `said`: the engine gave the reason; else the input just ended.
+  Result<void> finish(BackendFinish reason, bool said) {
     if (auto begun = begin(); !begun) return begun;
     if (!ready_.empty()) push(std::exchange(ready_, std::move(spare_)), Spelling::text);  // held_ is dropped
     if (!finished_) {
       parser_.finish();
       collect();
-      end_with(reason);
+      end_with(reason, said);
     }
     return place();
   }
@@ -201,7 +202,7 @@ struct AnswerReader::State {
       if (parser_.stopped()) {
         // What was fed behind the stop sequence is not counted (a chunk or, strict, a group is never half behind it).
         for (const Fed& fed : fed_) completion_ -= fed.begin >= parser_.taken() ? fed.tokens : 0;
-        end_with(BackendFinish::stop);
+        end_with(BackendFinish::stop, true);
       }
     }
     bytes.clear();
@@ -279,11 +280,12 @@ struct AnswerReader::State {
 
   // -- the end --------------------------------------------------------------------------------------------------------
 
-  void end_with(BackendFinish reason) {
+  void end_with(BackendFinish reason, bool said) {
     finished_ = true;
     const int stop = parser_.stop_sequence();
     if (stop >= 0) end_.stop_sequence = parsing_.stop_sequences[size_t(stop)];
-    const int calls = lenient_ ? parser_.calls_complete() : parser_.calls_announced();  // D-12
+    // D-12. An input that just ends is `stop` to deepseek-recipe, whatever calls it had.
+    const int calls = lenient_ ? parser_.calls_complete() : said ? parser_.calls_announced() : 0;
     switch (reason) {
       case BackendFinish::stop:
         end_.reason = stop < 0 && calls > 0 ? FinishReason::tool_calls : FinishReason::stop;
@@ -351,7 +353,8 @@ Result<void> AnswerReader::text(std::string_view content, int64_t token_count) {
 Result<void> AnswerReader::tokens(std::span<const int32_t> ids, std::span<const TokenLogprob> logprobs) {
   return state_->tokens(ids, logprobs);
 }
-Result<void> AnswerReader::finish(BackendFinish reason) { return state_->finish(reason); }
+Result<void> AnswerReader::finish(BackendFinish reason) { return state_->finish(reason, true); }
+Result<void> AnswerReader::finish() { return state_->finish(BackendFinish::stop, false); }
 void AnswerReader::close() {
   state_->closed_ = true;
   state_->deltas_.clear();

@@ -44,6 +44,8 @@ class AnswerReader {
   /// `logprobs`: empty, or one for each id.
   Result<void> tokens(std::span<const int32_t> ids, std::span<const TokenLogprob> logprobs);
   Result<void> finish(BackendFinish reason);
+  /// The input ended and nobody said why: as `stop`, but under strict the reason is `stop` even with calls.
+  Result<void> finish();
   /// Gives up: every later call is an error.
   void close();
 

@@ -75,7 +75,8 @@ Result<void> AnswerStream::finish(BackendFinish reason, WireEvents& out) {
 
 Result<void> AnswerStream::end(WireEvents& out) {
   if (finished()) return {};
-  return finish(BackendFinish::stop, out);
+  if (state_->open()) state_->start({}, out);
+  return state_->write(state_->reader.finish(), out);
 }
 
 void AnswerStream::close() { state_->reader.close(); }
