@@ -120,12 +120,11 @@ struct AnswerReader::State {
                   std::to_string(ids.size()) + " token IDs");
     }
     for (size_t i = 0; i < ids.size(); ++i) {
-      const size_t before = logprobs_end();
-      if (!logprobs.empty()) logprobs_.push_back(logprobs[i]);
+      const TokenLogprob* logprob = logprobs.empty() ? nullptr : &logprobs[i];
       if (lenient_) {
-        take_token(ids[i], before);
+        take_token(ids[i], logprob);
       } else {
-        take_into_group(ids[i], before);
+        take_into_group(ids[i], logprob);
       }
     }
     if (lenient_) {
@@ -155,20 +154,29 @@ struct AnswerReader::State {
 
   // -- tokens ---------------------------------------------------------------------------------------------------------
 
-  void take_token(int32_t id, size_t logprobs_begin) {
+  /// Keeps it; where it is.
+  size_t keep(const TokenLogprob* logprob) {
+    const size_t place = logprobs_end();
+    if (logprob != nullptr) logprobs_.push_back(*logprob);
+    return place;
+  }
+
+  void take_token(int32_t id, const TokenLogprob* logprob) {
+    const size_t kept = keep(logprob);
     const int64_t first = pushed_ + int64_t(ready_.size());
     append_characters(ready_, held_, tokenizer_->bytes_of(id));
     ++completion_;
-    add({first, pushed_ + int64_t(ready_.size()) + (held_.empty() ? 0 : 1), 1, logprobs_begin, logprobs_end()});
+    add({first, pushed_ + int64_t(ready_.size()) + (held_.empty() ? 0 : 1), 1, kept, logprobs_end()});
   }
 
-  void take_into_group(int32_t id, size_t logprobs_begin) {
+  void take_into_group(int32_t id, const TokenLogprob* logprob) {
     const bool added = tokenizer_->is_added(id);
     if (added && !group_.empty()) {
       push_group(Spelling::ordinary, true);
       if (finished_) return;
     }
-    if (group_tokens_ == 0) group_logprobs_ = logprobs_begin;
+    const size_t kept = keep(logprob);
+    if (group_tokens_ == 0) group_logprobs_ = kept;
     group_ += tokenizer_->bytes_of(id);
     ++group_tokens_;
     if (added) push_group(Spelling::special, true);

@@ -159,5 +159,23 @@ TEST(AnswerStreamVectorsTest, TokenStreamsGiveTheEventsAndBodiesOfTheVectors) {
   replay_file("vectors/recipe/token_streams.jsonl", &*tokenizer, 28);
 }
 
+// Measured: the reason of an input that ends without a finish chunk is `stop` under strict, even with calls.
+TEST(AnswerStreamVectorsTest, WithoutAFinishChunkCallsAreTheReasonOnlyUnderTheDefaultPolicy) {
+  for (Policy policy : {Policy::strict, Policy::lenient}) {
+    Parsing parsing;
+    parsing.policy = policy;
+    ChatCompletionsForm form;
+    form.identity = {"ID", "m", 0};
+    form.thinking = false;
+    AnswerStream stream(ChatCompletionsWriter(form), parsing, nullptr, 1);
+    WireEvents out;
+    ASSERT_TRUE(stream.text("<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n\n</｜DSML｜ invoke>\n", 9, out).ok());
+    ASSERT_TRUE(stream.end(out).ok());
+    const std::string_view last = out.json(out.events.back());
+    const std::string reason = policy == Policy::strict ? "stop" : "tool_calls";
+    EXPECT_NE(last.find("\"finish_reason\":\"" + reason + "\""), std::string_view::npos) << last;
+  }
+}
+
 }  // namespace
 }  // namespace fathom::recipe

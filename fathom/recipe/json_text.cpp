@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 namespace fathom::recipe {
@@ -93,21 +94,28 @@ bool append_if_whole(std::string& out, const std::string& text) {
   return true;
 }
 
-void append_respelt(std::string& out, const Json& number) {
-  if (append_if_whole<int64_t>(out, number.text) || append_if_whole<uint64_t>(out, number.text)) return;
-  append_number(out, number.as_double().value_or(NAN));
+/// The double nearest to the text of a JSON number; infinite when it is too large for one.
+double nearest_double(const std::string& number) {
+  double value = 0;
+  const auto error = std::from_chars(number.data(), number.data() + number.size(), value).ec;
+  return error == std::errc() ? value : std::strtod(number.c_str(), nullptr);  // from_chars says nothing of tiny ones
 }
 
-bool fits_doubles(const Json& value) {
-  if (value.is_number()) {
-    const auto number = value.as_double();
-    return number && std::isfinite(*number);
-  }
-  for (const Json& item : value.items) {
-    if (!fits_doubles(item)) return false;
-  }
-  for (const auto& [key, item] : value.fields) {
-    if (!fits_doubles(item)) return false;
+void append_respelt(std::string& out, const Json& number) {
+  if (append_if_whole<int64_t>(out, number.text) || append_if_whole<uint64_t>(out, number.text)) return;
+  append_number(out, nearest_double(number.text));
+}
+
+/// `json` is valid. Looks at the text: a value that a later one of the same key replaces is no longer in the tree.
+bool numbers_fit_doubles(std::string_view json) {
+  for (size_t i = 0; i < json.size(); ++i) {
+    if (json[i] == '"') {
+      for (++i; json[i] != '"'; ++i) i += json[i] == '\\';
+    } else if (json[i] >= '0' && json[i] <= '9') {
+      const size_t end = std::min(json.find_first_of(",]} \n\r\t", i), json.size());
+      if (std::isinf(nearest_double(std::string(json.substr(i, end - i))))) return false;
+      i = end;
+    }
   }
   return true;
 }
@@ -174,7 +182,7 @@ void append_value(std::string& out, const Json& value, Policy policy) {
 bool append_argument_object(std::string& out, std::string_view arguments, Policy policy) {
   const auto json = parse_json(arguments, "arguments");
   if (!json || !json->is_object()) return false;
-  if (policy == Policy::strict && !fits_doubles(*json)) return false;
+  if (policy == Policy::strict && !numbers_fit_doubles(arguments)) return false;
   append_value(out, *json, policy);
   return true;
 }

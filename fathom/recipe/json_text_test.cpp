@@ -82,6 +82,10 @@ TEST(JsonTextTest, ArgumentsKeepTheirDigitsOrAreSpeltAnewByPolicy) {
   EXPECT_EQ(object(given, Policy::lenient), R"({"a":)" + given.substr(6));
   EXPECT_EQ(object(R"({"a": 1e400})", Policy::strict), "none");
   EXPECT_EQ(object(R"({"a": 1e400})", Policy::lenient), R"({"a":1e400})");
+  EXPECT_EQ(object(R"({"a": -1e400, "a": 1})", Policy::strict), "none");
+  EXPECT_EQ(
+      object(R"({"1e400": "\"1e400", "a": [1e-400,-1e-400,4e-324,0e400,1.7976931348623157e308]})", Policy::strict),
+      R"({"1e400":"\"1e400","a":[0.0,-0.0,5e-324,0.0,1.7976931348623157e+308]})");
 }
 
 TEST(JsonTextTest, ArgumentsThatAreNoObjectAreNone) {
