@@ -284,9 +284,10 @@ Checkpoint Checkpoint::open_partly(const std::string& folder, std::vector<Error>
   return checkpoint;
 }
 
-Checkpoint Checkpoint::open_partly(std::span<const EmbeddedFile> files, std::vector<Error>& problems) {
+Checkpoint Checkpoint::open_partly(std::span<const EmbeddedFile> files, std::vector<Error>& problems,
+                                   std::string location) {
   Checkpoint checkpoint;
-  checkpoint.location_ = "embedded model";
+  checkpoint.location_ = std::move(location);
   checkpoint.embedded_ = files;
   checkpoint.in_memory_ = true;
   CheckpointReader(checkpoint, problems).read();
@@ -300,9 +301,9 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder) {
   return checkpoint;
 }
 
-Result<Checkpoint> Checkpoint::open(std::span<const EmbeddedFile> files) {
+Result<Checkpoint> Checkpoint::open(std::span<const EmbeddedFile> files, std::string location) {
   std::vector<Error> problems;
-  Checkpoint checkpoint = open_partly(files, problems);
+  Checkpoint checkpoint = open_partly(files, problems, std::move(location));
   if (!problems.empty()) return problems.front();
   return checkpoint;
 }

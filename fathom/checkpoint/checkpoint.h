@@ -34,6 +34,8 @@ struct ShardInfo {
 /// Read-only once opened; any number of threads may read. Views stay valid until it dies. Moves, does not copy.
 class Checkpoint {
  public:
+  static constexpr const char* kEmbedded = "embedded model";
+
   /// Opens the shards that model.safetensors.index.json names, or model.safetensors when there is no index.
   /// Errors, each with the file and, where there is one, the tensor, expected and found:
   ///   not_found  folder, config.json, index or a shard is missing
@@ -42,16 +44,17 @@ class Checkpoint {
   ///   and
   ///              without the prefix `model.`
   static Result<Checkpoint> open(const std::string& folder);
-  /// The same for files in memory, which must outlive it.
-  static Result<Checkpoint> open(std::span<const EmbeddedFile> files);
+  /// The same for files in memory, which must outlive it. `location` names them in messages.
+  static Result<Checkpoint> open(std::span<const EmbeddedFile> files, std::string location = kEmbedded);
   /// Opens what can be opened and appends every problem instead of stopping at the first.
   static Checkpoint open_partly(const std::string& folder, std::vector<Error>& problems);
-  static Checkpoint open_partly(std::span<const EmbeddedFile> files, std::vector<Error>& problems);
+  static Checkpoint open_partly(std::span<const EmbeddedFile> files, std::vector<Error>& problems,
+                                std::string location = kEmbedded);
 
   /// config.json of a folder, before anything else of it is looked at. Errors as open().
   static Result<Json> read_config(const std::string& folder);
 
-  /// The folder as given, or "embedded model".
+  /// The folder as given, or the name of the files in memory.
   const std::string& location() const { return location_; }
   /// A file of the folder as messages name it.
   std::string path_of(std::string_view file) const;

@@ -13,12 +13,10 @@
 
 #include "fathom/base/mapped_file.h"
 #include "fathom/checkpoint/safetensors.h"
+#include "fathom/checkpoint/shard_pieces.h"
 
 namespace fathom {
 namespace {
-
-constexpr int64_t kPieceBytes = int64_t(4) << 20;    // what one thread fills and writes at a time
-constexpr int64_t kRoundBytes = int64_t(256) << 20;  // between two looks at `progress`
 
 Error system_error(const std::string& what, const std::string& path, int code) {
   const char* remedy = code == ENOSPC   ? "free some space, or choose another folder"
@@ -85,28 +83,6 @@ Result<void> check_holes(const std::string& folder, int64_t longest_bytes) {
   return {};
 }
 
-struct Piece {
-  const TensorSpec* tensor = nullptr;
-  int64_t file_offset = 0, first_row = 0, rows = 0, bytes = 0;
-};
-
-std::vector<Piece> cut(const ShardSpec& shard, int64_t offset) {
-  std::vector<Piece> pieces;
-  for (const TensorSpec& tensor : shard.tensors) {
-    const Shape& shape = tensor.shape;
-    const int64_t cols = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
-    const int64_t rows = cols == 0 ? 0 : shape.elements() / cols;
-    const int64_t row_bytes = bytes_of(tensor.dtype, cols);
-    const int64_t step = std::max<int64_t>(kPieceBytes / std::max<int64_t>(row_bytes, 1) / 32, 1) * 32;
-    for (int64_t row = 0; row < rows; row += step) {
-      const int64_t count = std::min(step, rows - row);
-      pieces.push_back({&tensor, offset + row * row_bytes, row, count, count * row_bytes});
-    }
-    offset += tensor.bytes();
-  }
-  return pieces;
-}
-
 class Writer {
  public:
   Writer(const std::string& folder, const CheckpointContent& content, const FillRows& fill, ThreadPool& pool,
@@ -122,7 +98,8 @@ class Writer {
     for (const ShardSpec& shard : content_.shards) {
       if (const auto wrote = write_shard(shard); !wrote) return wrote.error();
     }
-    if (const auto wrote = write_file(folder_ + "/model.safetensors.index.json", index_text()); !wrote) return wrote;
+    if (const auto wrote = write_file(folder_ + "/model.safetensors.index.json", index_text(content_.shards)); !wrote)
+      return wrote;
     for (const TextFile& file : content_.files) {
       if (const auto wrote = write_file(folder_ + "/" + file.name, file.text); !wrote) return wrote;
     }
@@ -175,15 +152,14 @@ class Writer {
     return file.rename();
   }
 
-  Result<void> write_data(int fd, const std::string& path, const std::vector<Piece>& pieces) {
+  Result<void> write_data(int fd, const std::string& path, const std::vector<ShardPiece>& pieces) {
     for (size_t first = 0; first < pieces.size();) {
-      size_t last = first;
-      for (int64_t bytes = 0; last < pieces.size() && bytes < kRoundBytes; ++last) bytes += pieces[last].bytes;
+      const size_t last = round_end(pieces, first);
       std::atomic<int> failure{0};
       pool_.run(int64_t(last - first), 1, [&](int64_t begin, int64_t end, int) {
         std::vector<uint8_t> memory;
         for (int64_t i = begin; i < end && failure == 0; ++i) {
-          const Piece& piece = pieces[first + size_t(i)];
+          const ShardPiece& piece = pieces[first + size_t(i)];
           memory.resize(size_t(piece.bytes));
           fill_(*piece.tensor, piece.first_row, piece.rows, memory);
           if (const int code = write_at(fd, piece.file_offset, memory)) failure = code;
@@ -198,24 +174,6 @@ class Writer {
       }
     }
     return {};
-  }
-
-  std::string index_text() const {
-    std::string map;
-    int64_t total = 0;
-    std::vector<std::pair<std::string_view, std::string_view>> places;
-    for (const ShardSpec& shard : content_.shards) {
-      for (const TensorSpec& tensor : shard.tensors) places.emplace_back(tensor.name, shard.file);
-      total += shard.data_bytes();
-    }
-    std::sort(places.begin(), places.end());
-    for (const auto& [tensor, file] : places) {
-      map += map.empty() ? "\n  " : ",\n  ";
-      append_json_string(map, tensor);
-      map += ": ";
-      append_json_string(map, file);
-    }
-    return "{\n \"metadata\": {\"total_size\": " + std::to_string(total) + "},\n \"weight_map\": {" + map + "\n }\n}\n";
   }
 
   const std::string& folder_;

@@ -65,6 +65,24 @@ Result<std::vector<TextFile>> text_files(const ModelConfig& config) {
   return files;
 }
 
+Result<CheckpointContent> content_of(const ModelConfig& config, const MakeOptions& options) {
+  const auto problems = config_problems(config, "config.json");
+  if (!problems.empty()) return problems.front();
+  auto files = text_files(config);
+  if (!files) return files.error();
+  CheckpointContent content{to_json(config), shard_plan(config), std::move(*files)};
+  for (ShardSpec& shard : content.shards) shard.hole = options.holes;
+  return content;
+}
+
+// `config` must outlive it.
+FillRows fill_of(const ModelConfig& config, const MakeOptions& options) {
+  return [&config, seed = options.seed](const TensorSpec& tensor, int64_t first_row, int64_t rows,
+                                        std::span<uint8_t> out) {
+    fill_initial_rows(config, seed, tensor, first_row, rows, out);
+  };
+}
+
 }  // namespace
 
 std::vector<ShardSpec> shard_plan(const ModelConfig& config) {
@@ -88,18 +106,30 @@ std::vector<ShardSpec> shard_plan(const ModelConfig& config) {
   return shards;
 }
 
+int64_t weight_bytes(const ModelConfig& config) {
+  int64_t sum = 0;
+  for (const TensorSpec& tensor : tensor_list(config)) sum += tensor.bytes();
+  return sum;
+}
+
 Result<void> make_checkpoint(const std::string& folder, const ModelConfig& config, const MakeOptions& options,
                              ThreadPool& pool, const WriteProgress& progress) {
-  const auto problems = config_problems(config, "config.json");
-  if (!problems.empty()) return problems.front();
-  auto files = text_files(config);
-  if (!files) return files.error();
-  CheckpointContent content{to_json(config), shard_plan(config), std::move(*files)};
-  for (ShardSpec& shard : content.shards) shard.hole = options.holes;
-  const FillRows fill = [&](const TensorSpec& tensor, int64_t first_row, int64_t rows, std::span<uint8_t> out) {
-    fill_initial_rows(config, options.seed, tensor, first_row, rows, out);
-  };
-  return write_checkpoint(folder, content, fill, pool, progress);
+  const auto content = content_of(config, options);
+  if (!content) return content.error();
+  return write_checkpoint(folder, *content, fill_of(config, options), pool, progress);
+}
+
+Result<MemoryCheckpoint> make_checkpoint_in_memory(const ModelConfig& config, const MakeOptions& options,
+                                                   int64_t most_bytes, ThreadPool& pool,
+                                                   const WriteProgress& progress) {
+  if (const int64_t bytes = weight_bytes(config); !options.holes && bytes > most_bytes) {
+    return Error{ErrorCode::out_of_memory,
+                 "the weights take " + with_commas(bytes) + " bytes, " + with_commas(most_bytes) + " may be taken",
+                 "weights in memory", "make a smaller checkpoint, or write it to a folder and map it"};
+  }
+  const auto content = content_of(config, options);
+  if (!content) return content.error();
+  return MemoryCheckpoint::make(*content, fill_of(config, options), pool, progress);
 }
 
 }  // namespace fathom

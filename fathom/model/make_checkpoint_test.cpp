@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -54,6 +55,59 @@ TEST_F(MakeCheckpoint, MiniRandomHasTheTokenizerOfTheMiniature) {
   ASSERT_TRUE(model.ok()) << to_string(model.error());
   EXPECT_EQ(*model->checkpoint.read_text("tokenizer.json"),
             *Checkpoint::open(embedded_model())->read_text("tokenizer.json"));
+}
+
+TEST_F(MakeCheckpoint, TheFilesInMemoryAreThoseOfTheFolder) {
+  for (const char* preset : {"tiny", "mini-random"}) {
+    const ModelConfig config = *preset_config(preset);
+    const std::string folder = folder_ + "/" + preset;
+    ASSERT_TRUE(make_checkpoint(folder, config, {.seed = 7}, pool_).ok());
+    auto made = make_checkpoint_in_memory(config, {.seed = 7}, weight_bytes(config), pool_);
+    ASSERT_TRUE(made.ok()) << to_string(made.error());
+    const MemoryCheckpoint memory = std::move(*made);  // files() stays valid when the owner moves
+    size_t files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      ++files;
+      const std::string name = entry.path().filename();
+      const auto at = std::find_if(memory.files().begin(), memory.files().end(),
+                                   [&](const EmbeddedFile& file) { return file.name == name; });
+      ASSERT_NE(at, memory.files().end()) << name;
+      const auto disk = MappedFile::open(entry.path());
+      EXPECT_TRUE(std::ranges::equal(disk->bytes(), at->bytes)) << name;
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(at->bytes.data()) % 64, 0u);
+    }
+    EXPECT_EQ(memory.files().size(), files);
+    const auto model = open_model(memory.files(), "synthetic:tiny");
+    ASSERT_TRUE(model.ok()) << to_string(model.error());
+    EXPECT_EQ(model->config, config);
+    EXPECT_EQ(model->checkpoint.location(), "synthetic:tiny");
+  }
+}
+
+TEST_F(MakeCheckpoint, WeightsThatDoNotFitAreRefusedBeforeTheyAreMade) {
+  const ModelConfig flash = *preset_config("flash-sparse");
+  const auto made = make_checkpoint_in_memory(flash, {}, int64_t(1) << 40 >> 2, pool_);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().code, ErrorCode::out_of_memory);
+  EXPECT_THAT(to_string(made.error()), HasSubstr("510,286,023,000"));
+  EXPECT_THAT(to_string(made.error()), HasSubstr("274,877,906,944"));
+}
+
+TEST_F(MakeCheckpoint, AllOfFlashIsDeclaredInMemoryWithoutTakingIt) {
+  const auto memory = make_checkpoint_in_memory(*preset_config("flash-sparse"), {.holes = true}, 0, pool_);
+  if (!memory && memory.error().code == ErrorCode::out_of_memory) GTEST_SKIP() << to_string(memory.error());
+  ASSERT_TRUE(memory.ok()) << to_string(memory.error());
+  const auto model = open_model(memory->files());
+  ASSERT_TRUE(model.ok()) << to_string(model.error());
+  EXPECT_EQ(weight_totals(model->checkpoint).all, (Totals{96'085, 510'286'023'000, 763'205'315'794}));
+}
+
+TEST_F(MakeCheckpoint, WeightsInMemoryCanBeInterrupted) {
+  const ModelConfig config = *preset_config("tiny");
+  const auto made =
+      make_checkpoint_in_memory(config, {}, weight_bytes(config), pool_, [](int64_t, int64_t) { return false; });
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().code, ErrorCode::interrupted);
 }
 
 // The whole list of the official checkpoint in seconds, and opened and compared within one.

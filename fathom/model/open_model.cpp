@@ -49,9 +49,9 @@ Result<OpenedModel> open_model(const std::string& folder) {
   return finish(std::move(*checkpoint));
 }
 
-Result<OpenedModel> open_model(std::span<const EmbeddedFile> files) {
+Result<OpenedModel> open_model(std::span<const EmbeddedFile> files, std::string location) {
   std::vector<Error> problems;
-  Checkpoint checkpoint = Checkpoint::open_partly(files, problems);
+  Checkpoint checkpoint = Checkpoint::open_partly(files, problems, std::move(location));
   if (!checkpoint.config().is_null()) {
     const auto parsed = parse_model_config(checkpoint.config(), checkpoint.path_of(kConfig));
     if (!parsed) return parsed.error();

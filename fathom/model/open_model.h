@@ -19,7 +19,7 @@ struct OpenedModel {
 
 /// Errors: those of parse_model_config, Checkpoint::open and compare; the first one, with how many follow.
 Result<OpenedModel> open_model(const std::string& folder);
-Result<OpenedModel> open_model(std::span<const EmbeddedFile> files);
+Result<OpenedModel> open_model(std::span<const EmbeddedFile> files, std::string location = Checkpoint::kEmbedded);
 
 /// Everything wrong with a folder, for `inspect --problems`; empty when open_model() succeeds.
 std::vector<Error> model_problems(const std::string& folder);
