@@ -295,10 +295,10 @@ class Parser {
   // -- classes ---------------------------------------------------------------------------------------------------
 
   int32_t character() {
-    const uint8_t lead = uint8_t(text_[at_]);
-    const int more = lead < 0x80 ? 0 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
+    const uint8_t lead = uint8_t(text_[at_++]);
+    int more = lead < 0x80 ? 0 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
     int32_t value = more == 0 ? lead : lead & (0x3f >> more);
-    for (++at_; value >= 0 && !at_end() && (uint8_t(peek()) & 0xc0) == 0x80; ++at_)
+    for (; more > 0 && !at_end() && (uint8_t(peek()) & 0xc0) == 0x80; --more, ++at_)
       value = value << 6 | (peek() & 0x3f);
     return value;
   }
