@@ -354,7 +354,7 @@ Result<int> run_chat(const Settings& s, const Common& common) {
     return Error{ErrorCode::usage, "unknown effort \"" + s.effort + "\"", "--effort",
                  "use none, low, high, max or a number from 1 to 100"};
   }
-  const auto model = load_model(common.model);
+  const auto model = load_model(common);
   if (!model) return model.error();
   if (!model->tokenizer) {
     return Error{ErrorCode::not_found, "the model has no tokenizer.json, so it cannot read text", model->name,

@@ -78,7 +78,7 @@ std::string json_of(const GoldenRow& row) {
 }
 
 Result<std::vector<int32_t>> token_map_of(const std::string& folder) {
-  const auto tokenizer = load_tokenizer("", folder);
+  const auto tokenizer = Tokenizer::open(folder + "/tokenizer.json");
   if (!tokenizer) return tokenizer.error();
   auto vocabulary = compress_vocabulary(*tokenizer);
   if (!vocabulary) return vocabulary.error();

@@ -4,7 +4,9 @@
 #include <memory>
 
 #include "fathom/backend/operation_list.h"
+#include "fathom/backend/peer_access.h"
 #include "fathom/base/json.h"
+#include "fathom/cli/disk_speed.h"
 #include "fathom/cli/loaded_model.h"
 #include "fathom/cli/machine.h"
 #include "fathom/cli/option_value.h"
@@ -36,9 +38,71 @@ std::vector<OperationRow> compare_tables(const std::vector<Backend>& backends) {
   return rows;
 }
 
-int64_t weight_bytes(const LoadedModel& model) { return model.opened.checkpoint.tensor_bytes(); }
+/// What --kv-disk names and what was found there.
+struct Disk {
+  std::string folder;  // empty: not asked
+  std::optional<DiskSpeed> speed;
+  std::optional<Error> error;  // why it could not be measured
+};
 
-std::string machine_text(const Machine& m) {
+Disk look_at_disk(const std::string& folder) {
+  Disk disk{folder, {}, {}};
+  if (folder.empty()) return disk;
+  auto measured = measure_disk(folder);
+  if (measured) {
+    disk.speed = *measured;
+  } else {
+    disk.error = measured.error();
+  }
+  return disk;
+}
+
+std::string disk_text(const Disk& disk) {
+  if (disk.folder.empty()) return "not measured; pass --kv-disk DIR";
+  if (disk.error) return "not measured: " + disk.error->message;
+  const DiskSpeed& s = *disk.speed;
+  const std::string way = s.in_memory ? "a file system in memory, no disk"
+                          : s.direct  ? "direct I/O"
+                                      : "written through; the file system has no direct I/O";
+  return fixed(s.write_bytes_per_s / 1e9, 2) + " GB/s written, " + fixed(s.read_bytes_per_s / 1e9, 2) + " GB/s read (" +
+         size_text(s.bytes) + ", " + way + "), " + size_text(s.free_bytes) + " free";
+}
+
+Json disk_json(const Disk& disk) {
+  if (disk.folder.empty()) return {};
+  Json tree = Json::object();
+  tree.set("folder", Json::of(disk.folder));
+  tree.set("problem", disk.error ? Json::of(disk.error->message) : Json{});
+  if (!disk.speed) return tree;
+  tree.set("write_bytes_per_s", Json::of(disk.speed->write_bytes_per_s));
+  tree.set("read_bytes_per_s", Json::of(disk.speed->read_bytes_per_s));
+  tree.set("measured_bytes", Json::of(disk.speed->bytes));
+  tree.set("free_bytes", Json::of(disk.speed->free_bytes));
+  tree.set("direct", Json::of(disk.speed->direct));
+  tree.set("in_memory", Json::of(disk.speed->in_memory));
+  return tree;
+}
+
+Json peers_json(const PeerAccess& access) {
+  Json tree = Json::object();
+  tree.set("driver", Json::of(access.driver));
+  tree.set("problem", access.problem.empty() ? Json{} : Json::of(access.problem));
+  Json devices = Json::array();
+  for (size_t i = 0; i < access.devices.size(); ++i) {
+    Json entry = Json::object();
+    entry.set("name", Json::of(access.devices[i]));
+    Json reaches = Json::array();
+    if (i < access.reaches.size()) {
+      for (const int other : access.reaches[i]) reaches.push(Json::of(int64_t(other)));
+    }
+    entry.set("reads", std::move(reaches));
+    devices.push(std::move(entry));
+  }
+  tree.set("devices", std::move(devices));
+  return tree;
+}
+
+std::string machine_text(const Machine& m, const PeerAccess& peers, const Disk& disk) {
   std::string out = "This machine\n";
   const auto line = [&](const std::string& name, const std::string& value) {
     std::string head = "  " + name;
@@ -59,10 +123,12 @@ std::string machine_text(const Machine& m) {
   }
   for (const std::string& other : m.accelerators) line("accelerator", other);
   if (m.gpus.empty() && m.accelerators.empty()) line("accelerators", "none found");
+  line("peer access", to_string(peers));
+  line("KV disk", disk_text(disk));
   return out;
 }
 
-Json machine_json(const Machine& m) {
+Json machine_json(const Machine& m, const PeerAccess& peers, const Disk& disk) {
   Json tree = Json::object();
   tree.set("processor", Json::of(m.processor));
   Json features = Json::array();
@@ -89,13 +155,15 @@ Json machine_json(const Machine& m) {
     gpus.push(std::move(entry));
   }
   tree.set("gpus", std::move(gpus));
+  tree.set("peer_access", peers_json(peers));
+  tree.set("kv_disk", disk_json(disk));
   return tree;
 }
 
-Result<int> run_doctor(const Common& common) {
+Result<int> run_doctor(const std::string& kv_disk, const Common& common) {
   const auto chosen = open_backend(common.backend);
   if (!chosen) return chosen.error();
-  const auto model = load_model(common.model);
+  const auto model = load_model(common, WeightData::declared);
   if (!model) return model.error();
   std::vector<Backend> backends;
   for (const std::string& name : present_backends()) {
@@ -104,14 +172,16 @@ Result<int> run_doctor(const Common& common) {
     backends.push_back(std::move(*backend));
   }
   const Machine machine = read_machine();
+  const PeerAccess peers = read_peer_access();
+  const Disk disk = look_at_disk(kv_disk);
   const auto rows = compare_tables(backends);
   const auto complete = missing_operations(*chosen);
-  const int64_t needed = weight_bytes(*model), free = usable_memory_bytes(machine);
+  const int64_t needed = model->opened.checkpoint.tensor_bytes(), free = usable_memory_bytes(machine);
 
   std::string out;
   if (common.json) {
     Json tree = Json::object();
-    tree.set("machine", machine_json(machine));
+    tree.set("machine", machine_json(machine, peers, disk));
     Json list = Json::array();
     for (const Backend& backend : backends) {
       Json entry = Json::object();
@@ -135,7 +205,7 @@ Result<int> run_doctor(const Common& common) {
     tree.set("complete", Json::of(complete.ok()));
     out = to_string(tree) + "\n";
   } else {
-    out = machine_text(machine) + "\nBackends in this build\n";
+    out = machine_text(machine, peers, disk) + "\nBackends in this build\n";
     for (const Backend& backend : backends) {
       std::string head = "  " + backend.name;
       head.resize(16, ' ');
@@ -158,8 +228,13 @@ Result<int> run_doctor(const Common& common) {
     out += "\nOperations (native: this backend's own; slow: the reference's)\n";
     for (const std::string& line : split(table.text(), '\n')) out += line.empty() ? "" : "  " + line + "\n";
     out += "\nThe model: " + model->name + "\n";
-    out += "  weights       " + size_text(needed) + ", mapped; " + size_text(free) + " of memory can hold them" +
-           (needed <= free ? "" : " only in part: the rest is read from disk again and again") + "\n";
+    const bool fits = needed <= free;
+    out += "  weights       " + size_text(needed) + (is_synthetic(model->name) ? ", made in memory; " : ", mapped; ") +
+           size_text(free) + " of memory can hold them" +
+           (fits                        ? ""
+            : is_synthetic(model->name) ? " only in part: it cannot be made"
+                                        : " only in part: the rest is read from disk again and again") +
+           "\n";
     out += "  backend       " + chosen->name + (complete ? ": nothing is missing" : ": " + complete.error().message) +
            "\n";
     const auto is_cuda = [](const Backend& backend) { return backend.name == "cuda"; };
@@ -168,6 +243,7 @@ Result<int> run_doctor(const Common& common) {
     }
   }
   if (auto printed = print(out); !printed) return printed.error();
+  if (disk.error) return *disk.error;  // the rest of the report stands
   if (complete) return kDone;
   Error error = complete.error();
   error.code = ErrorCode::failed;
@@ -177,13 +253,19 @@ Result<int> run_doctor(const Common& common) {
 }  // namespace
 
 Command doctor_command() {
-  std::vector<Option> options = {{.name = "kv-disk", .value = "DIR", .planned = true}};
-  return {.name = "doctor",
-          .summary = "what this machine and this build can do",
-          .example = "fathom doctor",
-          .note = "also for the model of --model",
-          .options = std::move(options),
-          .run = [](const Common& common) { return run_doctor(common); }};
+  const auto kv_disk = std::make_shared<std::string>();
+  return {
+      .name = "doctor",
+      .summary = "what this machine and this build can do",
+      .example = "fathom doctor --kv-disk .",
+      .note = "also for the model of --model",
+      .options = {{.name = "kv-disk",
+                   .value = "DIR",
+                   .help = "measure the disk under this folder: at most 256 MiB and about 2 s; leaves nothing behind",
+                   .fallback = "not measured",
+                   .group = "What to measure",
+                   .target = kv_disk.get()}},
+      .run = [kv_disk](const Common& common) { return run_doctor(*kv_disk, common); }};
 }
 
 }  // namespace fathom::cli

@@ -146,7 +146,7 @@ Result<int> run_one(const GenerateSettings& s, const Common& common) {
   if (!frame) return frame.error();
 
   const InterruptScope scope;
-  const auto model = load_model(common.model);
+  const auto model = load_model(common);
   if (!model) return model.error();
   const Tokenizer* tokenizer = model->tokenizer ? &*model->tokenizer : nullptr;
   const auto sampling = to_sampling(s.sampling, model->opened.config.vocab_size);

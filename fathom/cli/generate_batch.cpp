@@ -113,7 +113,7 @@ Result<int> run_batch(const GenerateSettings& s, const Common& common) {
   }
 
   const InterruptScope scope;
-  const auto model = load_model(common.model);
+  const auto model = load_model(common);
   if (!model) return model.error();
   const Tokenizer* tokenizer = model->tokenizer ? &*model->tokenizer : nullptr;
   auto engine = open_engine(*model, s.engine, common);

@@ -25,6 +25,7 @@ struct Settings {
 
 /// All that one run looks at.
 struct Subject {
+  MemoryCheckpoint memory;  // of synthetic:PRESET, which `checkpoint` reads; declared first, so it dies last
   std::string name;
   Checkpoint checkpoint;
   ModelConfig config;
@@ -32,8 +33,15 @@ struct Subject {
   std::vector<Error> problems;
 };
 
-Result<Subject> open_subject(const Common& common) {
-  if (common.model.starts_with("synthetic:")) return load_model(common.model).error();
+/// `data`: whether somebody will read the weights of a synthetic model.
+Result<Subject> open_subject(const Common& common, WeightData data) {
+  if (is_synthetic(common.model)) {
+    auto model = load_model(common, data);
+    if (!model) return model.error();
+    OpenedModel& opened = model->opened;
+    return Subject{std::move(model->memory), std::move(model->name),     std::move(opened.checkpoint),
+                   std::move(opened.config), std::move(opened.warnings), {}};
+  }
   std::vector<Error> file_problems;
   const bool embedded = common.model.empty();
   if (!embedded) {  // no folder, or a checkpoint of another model: nothing else can be said of it
@@ -54,8 +62,12 @@ Result<Subject> open_subject(const Common& common) {
   warnings.insert(warnings.end(), checkpoint.warnings().begin(), checkpoint.warnings().end());
   std::vector<Error> problems = std::move(file_problems);
   for (Error& error : compare(checkpoint, tensor_list(reading.config))) problems.push_back(std::move(error));
-  return Subject{embedded ? "the embedded miniature" : common.model, std::move(checkpoint), std::move(reading.config),
-                 std::move(warnings), std::move(problems)};
+  return Subject{{},
+                 embedded ? "the embedded miniature" : common.model,
+                 std::move(checkpoint),
+                 std::move(reading.config),
+                 std::move(warnings),
+                 std::move(problems)};
 }
 
 /// One line of a JSON tree: "rope_scaling.factor  16".
@@ -308,7 +320,7 @@ Result<int> run_inspect(const Settings& s, const Common& common) {
   if (s.words.size() > 1) {
     return Error{ErrorCode::usage, "more than one pattern", "--tensors", "pass one, in quotes, such as 'layers.2.*'"};
   }
-  const auto subject = open_subject(common);
+  const auto subject = open_subject(common, s.checksum ? WeightData::filled : WeightData::declared);
   if (!subject) return subject.error();
   const bool all = !s.config && !s.plan && !s.tensors && !s.problems && !s.checksum;
   std::vector<std::string> sums;

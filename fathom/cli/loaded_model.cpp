@@ -36,15 +36,27 @@ Result<std::vector<int32_t>> read_token_map(const Checkpoint& checkpoint) {
 
 }  // namespace
 
-Result<LoadedModel> load_model(const std::string& model) {
-  if (model.starts_with("synthetic:")) {
-    return Error{ErrorCode::usage, "this build cannot make \"" + model + "\" in memory yet", "--model",
-                 "write it with fathom make-checkpoint --preset " + model.substr(10, model.find(',') - 10) +
-                     " --out DIR and pass DIR"};
+Result<LoadedModel> load_model(const Common& common, WeightData data) {
+  const std::string& model = common.model;
+  MemoryCheckpoint memory;
+  if (is_synthetic(model)) {
+    const auto wanted = parse_synthetic(model);
+    if (!wanted) return wanted.error();
+    if (data == WeightData::to_run) {  // before the minutes that it takes
+      if (auto whole = check_whole(wanted->config, "--model " + model); !whole) return whole.error();
+    }
+    auto made = make_in_memory(*wanted, data, common);
+    if (!made) return made.error();
+    memory = std::move(*made);
   }
-  auto opened = model.empty() ? open_model(embedded_model()) : open_model(model);
+  auto opened = is_synthetic(model) ? open_model(memory.files(), model)
+                : model.empty()     ? open_model(embedded_model())
+                                    : open_model(model);
   if (!opened) return as_input_error(opened.error());
-  LoadedModel loaded{std::move(*opened), {}, {}, model.empty() ? "the embedded miniature" : model};
+  if (data == WeightData::to_run) {
+    if (auto whole = check_whole(opened->config, model); !whole) return whole.error();
+  }
+  LoadedModel loaded{std::move(memory), std::move(*opened), {}, {}, model.empty() ? "the embedded miniature" : model};
   const Checkpoint& checkpoint = loaded.opened.checkpoint;
   if (checkpoint.has_file("tokenizer.json")) {
     const auto text = checkpoint.read_text("tokenizer.json");
@@ -63,9 +75,16 @@ Result<LoadedModel> load_model(const std::string& model) {
   return loaded;
 }
 
-Result<Tokenizer> load_tokenizer(const std::string& path, const std::string& model) {
+Result<Tokenizer> load_tokenizer(const std::string& path, const Common& common) {
   if (!path.empty()) return Tokenizer::open(path);
-  if (!model.empty() && !model.starts_with("synthetic:")) return Tokenizer::open(model + "/tokenizer.json");
+  if (is_synthetic(common.model)) {
+    auto model = load_model(common, WeightData::declared);
+    if (!model) return model.error();
+    if (model->tokenizer) return std::move(*model->tokenizer);
+    return Error{ErrorCode::not_found, "this preset has no tokenizer", "--model " + common.model,
+                 "name a tokenizer.json with --tokenizer FILE"};
+  }
+  if (!common.model.empty()) return Tokenizer::open(common.model + "/tokenizer.json");
   for (const EmbeddedFile& file : embedded_model()) {
     if (file.name != "tokenizer.json") continue;
     return Tokenizer::parse({reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()},

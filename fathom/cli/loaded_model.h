@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fathom/cli/option.h"
+#include "fathom/cli/synthetic_model.h"
 #include "fathom/engine/engine.h"
 #include "fathom/model/open_model.h"
 #include "fathom/tokenizer/tokenizer.h"
@@ -15,18 +16,20 @@ namespace fathom::cli {
 
 /// Moves; the checkpoint inside must outlive every engine that reads it.
 struct LoadedModel {
+  MemoryCheckpoint memory;  // of synthetic:PRESET, which `opened` reads; declared first, so it dies last
   OpenedModel opened;
   std::optional<Tokenizer> tokenizer;  // none: the folder has no tokenizer.json
   std::vector<int32_t> token_map;      // empty: no tokenizer and no engram_token_map.json
-  std::string name;                    // for people: the folder, or "the embedded miniature"
+  std::string name;                    // for people: the folder, synthetic:..., or "the embedded miniature"
 };
 
-/// Reads headers, not weights. Errors: bad_input, corrupt, not_found. A checkpoint that this program does not support
-/// is bad_input here: it is the file that does not fit, not the hardware.
-Result<LoadedModel> load_model(const std::string& model);
+/// What --model names. Of a folder it reads headers, not weights; a synthetic model is made, with its weights when
+/// `data` says so. Errors: bad_input, corrupt, not_found; usage and out_of_memory for a synthetic one. A checkpoint
+/// that this program does not support is bad_input here: it is the file that does not fit, not the hardware.
+Result<LoadedModel> load_model(const Common& common, WeightData data = WeightData::to_run);
 
 /// The tokenizer of `path`, or of the model when it is empty.
-Result<Tokenizer> load_tokenizer(const std::string& path, const std::string& model);
+Result<Tokenizer> load_tokenizer(const std::string& path, const Common& common);
 
 /// The engine options of design/cli.md 1.
 struct EngineSettings {

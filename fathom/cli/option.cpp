@@ -84,7 +84,8 @@ std::vector<Option> common_options(Common& common) {
   return {
       {.name = "model",
        .value = "DIR",
-       .help = "checkpoint folder, or synthetic:PRESET for random weights",
+       .help =
+           "checkpoint folder, or synthetic:PRESET[,key=value...]: what make-checkpoint would write for it, in memory",
        .fallback = "the embedded miniature",
        .group = group,
        .target = &common.model},

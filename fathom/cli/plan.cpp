@@ -49,7 +49,11 @@ struct Plan {
 };
 
 Result<ModelConfig> config_of(const std::string& model) {
-  if (model.starts_with("synthetic:")) return load_model(model).error();
+  if (is_synthetic(model)) {
+    auto wanted = parse_synthetic(model);
+    if (!wanted) return wanted.error();
+    return std::move(wanted->config);
+  }
   Result<Json> json = Json{};
   if (model.empty()) {
     std::vector<Error> problems;

@@ -189,7 +189,7 @@ Result<int> run_tokenize(const Settings& s, const Common& common) {
   if (s.count && s.pieces) {
     return Error{ErrorCode::usage, "--count and --pieces exclude each other", "fathom tokenize", "pass one of them"};
   }
-  const auto tokenizer = load_tokenizer(s.tokenizer, common.model);
+  const auto tokenizer = load_tokenizer(s.tokenizer, common);
   if (!tokenizer) return tokenizer.error();
   if (!s.check.empty()) return check_vectors(*tokenizer, s.check, common.json);
 
