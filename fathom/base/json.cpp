@@ -124,6 +124,7 @@ struct Reader {
       }
       od::value value;
       const auto error = field.value().get(value);
+      if (out.fields.empty()) out.fields.reserve(4);  // most objects have a few: one allocation instead of three
       auto& [name, child] = out.fields.emplace_back(std::move(key), Json());
       if (const auto failed = error ? error : read(value, child, depth + 1)) {
         fault.key(name);
@@ -384,8 +385,14 @@ Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimit
 
 void append_json_string(std::string& out, std::string_view text) {
   static constexpr char kHex[] = "0123456789abcdef";
+  const auto plain = [](char c) { return uint8_t(c) >= 0x20 && c != '"' && c != '\\'; };
   out += '"';
-  for (const char c : text) {
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = begin;
+    while (end < text.size() && plain(text[end])) ++end;
+    out.append(text, begin, end - begin);  // whole runs: most of a text needs no escape
+    if (end == text.size()) break;
+    const char c = text[end];
     switch (c) {
       case '"': out += "\\\""; break;
       case '\\': out += "\\\\"; break;
@@ -395,14 +402,11 @@ void append_json_string(std::string& out, std::string_view text) {
       case '\b': out += "\\b"; break;
       case '\f': out += "\\f"; break;
       default:
-        if (uint8_t(c) < 0x20) {
-          out += "\\u00";
-          out += kHex[uint8_t(c) >> 4];
-          out += kHex[uint8_t(c) & 15];
-        } else {
-          out += c;
-        }
+        out += "\\u00";
+        out += kHex[uint8_t(c) >> 4];
+        out += kHex[uint8_t(c) & 15];
     }
+    begin = end + 1;
   }
   out += '"';
 }
