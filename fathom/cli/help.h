@@ -1,6 +1,5 @@
 // fathom/cli/help.h
-// Texts made from the option tables: help (design/style.md 6: 80 columns, grouped, default and unit for each option)
-// and completion scripts. Pure.
+// Help, made from the option tables (design/style.md 6: 80 columns, grouped, default and unit for each option). Pure.
 #pragma once
 #include <span>
 #include <string>
@@ -13,8 +12,5 @@ namespace fathom::cli {
 std::string program_help(std::span<const Command> commands);
 /// `fathom COMMAND --help`.
 std::string command_help(const Command& command, std::span<const Option> common);
-/// A script for `shell`: bash, zsh or fish.
-std::string completion_script(const std::string& shell, std::span<const Command> commands,
-                              std::span<const Option> common);
 
 }  // namespace fathom::cli

@@ -6,6 +6,7 @@
 
 #include "fathom/backend/backend.h"
 #include "fathom/base/json.h"
+#include "fathom/cli/completion.h"
 #include "fathom/cli/help.h"
 #include "fathom/cli/interrupt.h"
 #include "fathom/cli/option_value.h"

@@ -185,27 +185,5 @@ class Precedence(ProgramTest):
         self.assertEqual(self.succeeds("inspect", f"--config={path}", "--print-config", "--json").json()["threads"], 1)
 
 
-class Completion(ProgramTest):
-    def test_the_bash_script_parses_and_completes(self):
-        script = self.succeeds("--completion", "bash").out
-        subprocess.run(["bash", "-n"], input=script.encode(), check=True)
-        probe = script + '\nCOMP_WORDS=(fathom generate --repl); COMP_CWORD=2; _fathom; echo "${COMPREPLY[*]}"'
-        probe += '\nCOMP_WORDS=(fathom generate --replay ""); COMP_CWORD=3; _fathom; echo "${COMPREPLY[*]}"'
-        probe += '\nCOMP_WORDS=(fathom tok); COMP_CWORD=1; _fathom; echo "${COMPREPLY[*]}"'
-        out = subprocess.run(["bash"], input=probe.encode(), capture_output=True, check=True).stdout.decode()
-        self.assertEqual(out.splitlines(), ["--replay", "compact halo off mask", "tokenize"])
-
-    def test_zsh_and_fish_scripts_name_every_command(self):
-        for shell in ("zsh", "fish"):
-            script = self.succeeds("--completion", shell).out
-            for command in COMMANDS:
-                self.assertIn(command, script)
-            self.assertIn("max-tokens", script)
-            self.assertEqual(script, self.succeeds(f"--completion={shell}").out)
-
-    def test_an_unknown_shell_is_refused(self):
-        self.fails(2, "--completion", "tcsh", mentions=["bash, zsh or fish"])
-
-
 if __name__ == "__main__":
     unittest.main()
