@@ -111,10 +111,11 @@ void ThreadPool::run_pieces(int64_t count, int64_t grain, Piece piece, void* con
   piece_ = piece;
   context_ = context;
   grain_ = grain;
-  const int64_t all = threads(), pieces = (count + grain - 1) / grain;
+  // The parts do not depend on the grain: a thread meets the rows again that it had in the loop before, in its cache.
+  const int64_t all = threads();
   for (int64_t t = 0; t < all; ++t) {
-    shares_[size_t(t)].next.store(pieces * t / all * grain, std::memory_order_relaxed);
-    shares_[size_t(t)].end = std::min(pieces * (t + 1) / all * grain, count);
+    shares_[size_t(t)].next.store(count * t / all, std::memory_order_relaxed);
+    shares_[size_t(t)].end = count * (t + 1) / all;
   }
   door_.store(kOpen, std::memory_order_release);
   epoch_.fetch_add(1, std::memory_order_release);

@@ -120,15 +120,18 @@ struct ScaleRows {
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(code, 16));
 }
 
-[[gnu::target("avx512f,avx512bw,avx512vl")]] inline void store_sums_avx512(const float* sums, int count, DType dtype,
-                                                                           uint8_t* out) {
-  for (int i = 0; i < count; i += 16) {
-    const __mmask16 lanes = __mmask16(count - i >= 16 ? 0xffff : (1 << (count - i)) - 1);
-    const __m512 value = _mm512_load_ps(sums + i);
-    if (dtype == DType::f32) {
-      _mm512_mask_storeu_ps(out + i * 4, lanes, value);
-    } else {
-      _mm256_mask_storeu_epi16(out + i * 2, lanes, bf16_of(value));
+[[gnu::target("avx512f,avx512bw,avx512vl")]] inline void store_sums_avx512(const float* sums, int64_t rows, int count,
+                                                                           DType dtype, uint8_t* out,
+                                                                           int64_t out_bytes) {
+  for (int64_t r = 0; r < rows; ++r, sums += kPanel, out += out_bytes) {
+    for (int i = 0; i < count; i += 16) {
+      const __mmask16 lanes = __mmask16(count - i >= 16 ? 0xffff : (1 << (count - i)) - 1);
+      const __m512 value = _mm512_load_ps(sums + i);
+      if (dtype == DType::f32) {
+        _mm512_mask_storeu_ps(out + i * 4, lanes, value);
+      } else {
+        _mm256_mask_storeu_epi16(out + i * 2, lanes, bf16_of(value));
+      }
     }
   }
 }

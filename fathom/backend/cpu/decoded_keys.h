@@ -14,14 +14,16 @@ class DecodedKeys {
  public:
   /// Starts anew, for `rows` rows of one sequence of which none needs more than `most` keys at a time. Window
   /// positions are not below `origin`.
+  template <class Tiles>
   void begin(int64_t channels, int64_t most, int64_t rows, int64_t origin) {
     // A core's second-level cache holds what is kept; a row alone keeps nothing.
     constexpr int64_t kKeptFloats = 64 * 1024;
     lookup_ = rows > 1;
     channels_ = channels;
-    capacity_ = lookup_ ? std::max(most + most / 4, kKeptFloats / channels) : most;
+    stride_ = key_floats<Tiles>(channels);
+    capacity_ = lookup_ ? std::max(most + most / 4, kKeptFloats / stride_) : most;
     origin_[0] = origin;
-    memory_ = numbers_.get<float>(capacity_ * channels);
+    memory_ = numbers_.get<float>(capacity_ * stride_);
     forget();
   }
   void forget() { first_ = next_; }
@@ -31,10 +33,10 @@ class DecodedKeys {
   template <class Tiles, class Bytes>
   [[gnu::always_inline]] inline const float* find(int kind, int64_t id, RowFormat format, const Bytes& bytes) {
     int64_t* const at = lookup_ ? &place(kind, id - origin_[kind]) : nullptr;
-    if (at != nullptr && *at >= first_) return memory_ + (*at - first_) * channels_;
+    if (at != nullptr && *at >= first_) return memory_ + (*at - first_) * stride_;
     if (next_ - first_ == capacity_) return nullptr;
     if (at != nullptr) *at = next_;
-    float* key = memory_ + (next_++ - first_) * channels_;
+    float* key = memory_ + (next_++ - first_) * stride_;
     decode_key<Tiles>(format, bytes(), channels_, key);
     return key;
   }
@@ -51,8 +53,8 @@ class DecodedKeys {
 
   std::vector<int64_t> places_[2];  // by kind and id: when it was decoded, counted over the life of the thread
   int64_t origin_[2] = {0, 0};
-  int64_t first_ = 0, next_ = 0;  // those decoded since `forget`
-  int64_t channels_ = 0, capacity_ = 0;
+  int64_t first_ = 0, next_ = 0;                      // those decoded since `forget`
+  int64_t channels_ = 0, stride_ = 0, capacity_ = 0;  // stride: floats of a key
   bool lookup_ = false;
   Scratch numbers_;
   float* memory_ = nullptr;

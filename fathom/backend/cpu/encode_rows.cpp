@@ -1,5 +1,7 @@
 // Rows into cache entries: the bytes of encode_row (tensor/row_format.h), group by group in vectors. Every step is the
 // one of number_formats.h, written without branches.
+#include <cstring>
+
 #include "fathom/backend/cpu/row_operations.h"
 #include "fathom/tensor/number_formats.h"
 
@@ -32,22 +34,29 @@ constexpr int kGroup = 32;
   return uint8_t((magnitude_bits > 0x7f800000u ? 0x7fu : code) | ((bits >> 24) & 0x80));
 }
 
-[[gnu::always_inline]] inline uint8_t e2m1_code(float value) {
+// The code is the rounded value's exponent and mantissa; below 1 the steps are 1/2, which is the last place of 2^22.
+[[gnu::always_inline]] inline uint32_t e2m1_code(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const float m = std::bit_cast<float>(bits & 0x7fffffffu);
-  const uint32_t code = uint32_t(!(m <= 0.25f)) + uint32_t(!(m < 0.75f)) + uint32_t(!(m <= 1.25f)) +
-                        uint32_t(!(m < 1.75f)) + uint32_t(!(m <= 2.5f)) + uint32_t(!(m < 3.5f)) +
-                        uint32_t(!(m <= 5.0f));
-  return uint8_t(code | ((bits >> 28) & 8));
+  const float magnitude = std::bit_cast<float>(bits & 0x7fffffffu);
+  const float bounded = magnitude < 6.0f ? magnitude : 6.0f;  // NaN is 6 too
+  const uint32_t m = std::bit_cast<uint32_t>(bounded);
+  const uint32_t small = std::bit_cast<uint32_t>(bounded + 0x1p22f) - std::bit_cast<uint32_t>(0x1p22f);
+  const uint32_t normal = ((m + 0x1fffffu + ((m >> 22) & 1)) >> 22) - (126u << 1);
+  return (bounded < 1.0f ? small : normal) | ((bits >> 28) & 8);
 }
 
-// `n` nibbles, two a byte.
-[[gnu::always_inline]] inline void encode_nibbles(const float* x, int n, float scale, uint8_t* out) {
-  uint8_t codes[kGroup];
+// N nibbles of x * inverse, two a byte. The inverse of a power of two is exact, and multiplying takes no division.
+template <int N>
+[[gnu::always_inline]] inline void encode_nibbles(const float* x, float inverse, uint8_t* out) {
+  uint8_t codes[N];
 #pragma GCC unroll 1
-  for (int i = 0; i < n; ++i) codes[i] = e2m1_code(x[i] / scale);
+  for (int i = 0; i < N; ++i) codes[i] = uint8_t(e2m1_code(x[i] * inverse));
 #pragma GCC unroll 1
-  for (int i = 0; i < n / 2; ++i) out[i] = uint8_t(codes[2 * i] | codes[2 * i + 1] << 4);
+  for (int i = 0; i < N / 2; ++i) {
+    uint16_t pair;
+    std::memcpy(&pair, codes + 2 * i, 2);
+    out[i] = uint8_t(pair | pair >> 4);
+  }
 }
 
 template <class T>
@@ -63,20 +72,24 @@ template <class T>
 #pragma GCC unroll 1
     for (int i = 0; i < kGroup; ++i) group[i] = number(x, g * kGroup + i);
     if (format == RowFormat::q8) {
-      const float scale = q8_scale(largest(group, kGroup));
+      const float scale = q8_scale(largest(group, kGroup)), inverse = 1 / scale;
       scales[g] = pow2_to_e8m0(scale);
 #pragma GCC unroll 1
-      for (int i = 0; i < kGroup; ++i) out[g * kGroup + i] = e4m3_code(group[i] / scale);
+      for (int i = 0; i < kGroup; ++i) out[g * kGroup + i] = e4m3_code(group[i] * inverse);
     } else if (format == RowFormat::q4i) {
       const float scale = q4i_scale(largest(group, kGroup));
       scales[g] = pow2_to_e8m0(scale);
-      encode_nibbles(group, kGroup, scale, out + g * kGroup / 2);
+      encode_nibbles<kGroup>(group, 1 / scale, out + g * kGroup / 2);
     } else {
       for (int half = 0; half < 2; ++half) {
         const float* part = group + half * kGroup / 2;
         const uint8_t code = q4k_scale_code(largest(part, kGroup / 2));
         scales[2 * g + half] = code;
-        encode_nibbles(part, kGroup / 2, e4m3_of(code), out + g * kGroup / 2 + half * kGroup / 4);
+        const float scale = e4m3_of(code);
+        float quotients[kGroup / 2];
+#pragma GCC unroll 1
+        for (int i = 0; i < kGroup / 2; ++i) quotients[i] = part[i] / scale;
+        encode_nibbles<kGroup / 2>(quotients, 1, out + g * kGroup / 2 + half * kGroup / 4);
       }
     }
   }

@@ -17,24 +17,27 @@
 
 namespace fathom::cpu {
 
-/// The two vector variants of an operation.
+/// The vector variants of an operation.
 template <class Op>
 struct Variants {
   void (*avx2)(Queue&, const Op&) = nullptr;
   void (*avx512)(Queue&, const Op&) = nullptr;
+  void (*avx512_bf16)(Queue&, const Op&) = nullptr;  // with products of bf16 pairs; null: as avx512
 };
 
 /// Calls piece(begin, end) for pieces of the rows. `row_ns`: about what a row costs. To call a thread that still spins
-/// costs about 1 us, so less work than a few of them is not cut.
+/// costs about 1 us, so the little work of a few rows is not cut. Many rows always are: each thread has the same part
+/// of them in every operation, and to fetch rows from another core's cache takes longer than to work on them.
 template <class Piece>
 void for_row_pieces(Queue& queue, int64_t rows, int64_t row_ns, const Piece& piece) {
-  constexpr int64_t kPieceNs = 5000;
-  const int64_t worth = std::max<int64_t>(1, kPieceNs / std::max<int64_t>(1, row_ns));
-  if (rows <= worth || queue.pool.threads() == 1) {
+  constexpr int64_t kPieceNs = 5000, kManyRows = 16;  // of a thread
+  const int64_t threads = queue.pool.threads();
+  if (threads == 1 || (rows < kManyRows * threads && rows * row_ns <= kPieceNs)) {
     if (rows > 0) piece(int64_t(0), rows);
     return;
   }
-  queue.pool.run(rows, std::max(worth, rows / (4 * queue.pool.threads())),
+  const int64_t worth = std::min(kPieceNs / std::max<int64_t>(1, row_ns), rows / threads);
+  queue.pool.run(rows, std::max({int64_t(1), worth, rows / (4 * threads)}),
                  [&piece](int64_t begin, int64_t end, int) { piece(begin, end); });
 }
 
@@ -46,13 +49,16 @@ inline constexpr int kLanes = 16;
   return std::bit_cast<float>(uint32_t(x[i]) << 16);
 }
 
-/// Stores a float as f32, or rounded to bf16 (nearest, ties to even; NaN stays NaN).
-[[gnu::always_inline]] inline void put(float* x, int64_t i, float value) { x[i] = value; }
-[[gnu::always_inline]] inline void put(uint16_t* x, int64_t i, float value) {
+/// Rounded to bf16: nearest, ties to even; NaN stays NaN.
+[[gnu::always_inline]] inline uint32_t bf16_code(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
-  x[i] = uint16_t((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40 : rounded);
+  return (bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40 : rounded;
 }
+
+/// Stores a float as f32, or rounded to bf16.
+[[gnu::always_inline]] inline void put(float* x, int64_t i, float value) { x[i] = value; }
+[[gnu::always_inline]] inline void put(uint16_t* x, int64_t i, float value) { x[i] = uint16_t(bf16_code(value)); }
 
 /// Row r of a view whose elements are T.
 template <class T, class Byte>

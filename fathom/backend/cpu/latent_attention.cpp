@@ -62,7 +62,11 @@ template <class T, class Tiles>
   for (int64_t k = n; k % kKeys != 0; ++k) keys[k] = keys[0];  // the last tile is a whole one
   for (int64_t first = 0; first < op.heads; first += kHeads) {
     const int64_t heads = std::min<int64_t>(kHeads, op.heads - first);
-    Tiles::transpose_heads(q, op.heads, channels, first, query);
+    if constexpr (Tiles::kPairs) {  // pairs stay together
+      Tiles::transpose_heads(reinterpret_cast<const float*>(q), op.heads, channels / 2, first, query);
+    } else {
+      Tiles::transpose_heads(q, op.heads, channels, first, query);
+    }
     for (int64_t k = 0; k < n; k += kKeys) Tiles::multiply(keys + k, query, channels, logits + k * kHeads);
     float sink[kHeads] = {}, share[kHeads], part[kHeads * Channels];
     for (int64_t h = 0; h < heads; ++h) sink[h] = op.sink[first + h];
@@ -92,7 +96,7 @@ template <class T, class Tiles>
     const float** keys = memory.keys.get<const float*>(padded + kKeys);
     float* logits = memory.numbers.get<float>((padded + channels) * kHeads);
     float* query = logits + padded * kHeads;
-    memory.decoded.begin(channels, most, stop - r, origin);
+    memory.decoded.begin<Tiles>(channels, most, stop - r, origin);
     for (; r < stop; ++r) {
       int64_t n = collect_keys<Tiles>(op, r, memory.decoded, keys);
       if (n < 0) {
@@ -111,6 +115,15 @@ template <class T, class Tiles>
                                                                         int64_t e) {
   op.queries.dtype == DType::bf16 ? rows<uint16_t, Avx512Tiles>(op, b, e) : rows<float, Avx512Tiles>(op, b, e);
 }
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]] void piece_avx512_bf16(const LatentAttention& op,
+                                                                                        int64_t b, int64_t e) {
+  const int64_t channels = op.queries.cols / op.heads;
+  const bool entries_fit = op.entries.empty() || fits_pairs(op.entry_format, channels);
+  if (op.queries.dtype != DType::bf16 || !entries_fit || !fits_pairs(op.window_format, channels)) {
+    return piece_avx512(op, b, e);
+  }
+  rows<uint16_t, Avx512Bf16Tiles>(op, b, e);
+}
 
 template <auto piece>
 void run(Queue& queue, const LatentAttention& op) {
@@ -123,6 +136,6 @@ void run(Queue& queue, const LatentAttention& op) {
 
 }  // namespace
 
-const Variants<LatentAttention> kLatentAttention{run<piece_avx2>, run<piece_avx512>};
+const Variants<LatentAttention> kLatentAttention{run<piece_avx2>, run<piece_avx512>, run<piece_avx512_bf16>};
 
 }  // namespace fathom::cpu

@@ -30,7 +30,7 @@ void set_products(Operations& table) {
 Operations cpu_operations(const Processor& processor) {
   Operations table = reference_operations();  // what has no fast variant is slow, never missing
   table.name = "cpu";
-  set_row_operations(table, processor.isa);
+  set_row_operations(table, processor);
   switch (processor.isa) {
     case Isa::portable: set_products<kPortable>(table); break;
     case Isa::avx2: set_products<kAvx2>(table); break;

@@ -1,5 +1,6 @@
 #include "fathom/backend/cpu/product.h"
 
+#include <atomic>
 #include <vector>
 
 #include "fathom/backend/backend.h"
@@ -8,13 +9,13 @@
 namespace fathom::cpu {
 namespace {
 
-constexpr int64_t kSegment = 192;  // rows of a piece of work: decoding a panel costs about as much as 4 rows
+constexpr int64_t kSegment = 264;  // rows of a piece of work: decoding a panel costs about as much as 4 rows
 
 /// One weight matrix (or a block of its rows) and the rows that meet it.
 struct Job {
   const Matrix* weight = nullptr;
   int64_t first = 0, outputs = 0;  // rows of the weight
-  int64_t x_column = 0;            // in elements of the decoded x
+  int64_t x_column = 0;            // of x
   int64_t x_first = 0;             // row of x that row 0 is, without x_row
   const int32_t* x_row = nullptr;  // rows of x, or null
   int64_t rows = 0;
@@ -24,12 +25,50 @@ struct Job {
 
 struct Product {
   const ProductKernels* kernels = nullptr;
-  const uint8_t* x = nullptr;  // decoded
-  int64_t x_stride = 0;        // bytes
-  int64_t columns = 0;         // K of one job
+  const Matrix* x = nullptr;
+  int64_t columns = 0;  // K of one job
+  uint64_t number = 0;  // of this product among all
 };
 
+uint64_t next_number() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+/// Points the tile to rows [begin, end) of a job as elements that the kernels read: to x itself, or to a copy that this
+/// thread decodes when it comes to these rows and keeps for all their panels. So the copy lies in its own cache, and
+/// nobody waits for it.
+void set_rows(const Product& product, const Job& job, int64_t begin, int64_t end, Tile& tile) {
+  const ProductKernels& kernels = *product.kernels;
+  const Matrix& x = *product.x;
+  const int64_t element = bits_of(kernels.element) / 8;
+  tile.rows = end - begin;
+  if (x.dtype() == kernels.element && product.columns % kBlock == 0) {
+    tile.x_stride = x.values.row_stride * element;
+    tile.x_row = job.x_row ? job.x_row + begin : nullptr;
+    tile.x = x.values.data + job.x_column * element + (job.x_row ? 0 : (job.x_first + begin) * tile.x_stride);
+    return;
+  }
+  struct Decoded {
+    uint64_t product = 0;
+    const Job* job = nullptr;
+    int64_t begin = 0;
+    uint8_t* rows = nullptr;
+  };
+  static thread_local Scratch scratch;
+  static thread_local Decoded decoded;
+  tile.x_stride = round_up(product.columns, kBlock) * element;
+  if (decoded.product != product.number || decoded.job != &job || decoded.begin != begin) {
+    decoded = {product.number, &job, begin, scratch.get<uint8_t>(tile.rows * tile.x_stride)};
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t row = job.x_row ? int64_t(job.x_row[r]) : job.x_first + r;
+      kernels.decode_x(x, row, job.x_column, product.columns, decoded.rows + (r - begin) * tile.x_stride);
+    }
+  }
+  tile.x = decoded.rows;
+}
 
 /// One panel of a job against rows [begin, end).
 void run_panel(const Product& product, const Job& job, int64_t panel_index, int64_t begin, int64_t end) {
@@ -43,17 +82,17 @@ void run_panel(const Product& product, const Job& job, int64_t panel_index, int6
   const int64_t offset = panel_index * kPanel;
   const Panel panel(*job.weight, job.first + offset, int(std::min<int64_t>(kPanel, job.outputs - offset)));
   Tile tile;
-  tile.x_stride = product.x_stride;
-  tile.rows = end - begin;
+  set_rows(product, job, begin, end, tile);
   tile.panel = decoded;
   tile.scales = scales;
   tile.count = panel.count;
   tile.sums = sums;
-  if (job.x_row) tile.x_row = job.x_row + begin;
-  const uint8_t* x = product.x + job.x_column * element + (job.x_row ? 0 : (job.x_first + begin) * product.x_stride);
+  const uint8_t* const x = tile.x;
+  const int64_t out_element = bits_of(job.out.dtype) / 8;
+  uint8_t* const out = job.out.row(begin) + (job.first + offset) * out_element;
+  bool written = false;
   if (tile.rows <= kernels.few_rows) {
     const uint8_t* few[kMostFewRows];
-    tile.x = x;
     for (int64_t r = 0; r < tile.rows; ++r) few[r] = tile.row(r);
     kernels.multiply_panel(panel, few, int(tile.rows), product.columns, sums);
   } else {
@@ -63,13 +102,17 @@ void run_panel(const Product& product, const Job& job, int64_t panel_index, int6
       tile.x = x + k * element;
       tile.blocks = (count + kBlock - 1) / kBlock;
       tile.first = k == 0;
+      if (kernels.writes_whole_bf16 && panel.count == kPanel && job.out.dtype == DType::bf16 &&
+          k + count == product.columns) {
+        tile.out = out;
+        tile.out_bytes = job.out.row_stride * out_element;
+        written = true;
+      }
       kernels.multiply(tile);
     }
   }
-  const int64_t out_offset = (job.first + offset) * bits_of(job.out.dtype) / 8;
-  for (int64_t r = begin; r < end; ++r) {
-    kernels.store(sums + (r - begin) * kPanel, panel.count, job.out.dtype, job.out.row(r) + out_offset);
-  }
+  if (written) return;
+  kernels.store(sums, end - begin, panel.count, job.out.dtype, out, job.out.row_stride * out_element);
 }
 
 /// Nanoseconds of one thread, roughly: decoding a weight 0.04, a product 0.009 (bf16, Zen 4).
@@ -89,10 +132,11 @@ void run_jobs(Queue& queue, const Product& product, const std::vector<Job>& jobs
     most_rows = std::max(most_rows, job.rows);
   }
   // One matrix and many rows: the threads share the rows, each its own as in the operations around, whose results lie
-  // in that core's cache. Few rows, or many matrices: they share the panels.
+  // in that core's cache. Few rows, or many matrices: they share the panels. A thread takes all panels of some rows
+  // before it comes to the next rows.
   const bool by_rows = parallel && jobs.size() == 1 && most_rows >= threads * 24;
-  const int64_t share = round_up((most_rows + threads - 1) / threads, 6);
-  const int64_t segment = by_rows                            ? std::min(kSegment, share)
+  const int64_t share = (most_rows + threads - 1) / threads, cuts = (share + kSegment - 1) / kSegment;
+  const int64_t segment = by_rows                            ? (share + cuts - 1) / cuts
                           : parallel && panels < 4 * threads ? kSegment / 4
                                                              : kSegment;
   for (const Job& job : jobs) pieces += job.panels() * ((job.rows + segment - 1) / segment);
@@ -103,35 +147,13 @@ void run_jobs(Queue& queue, const Product& product, const std::vector<Job>& jobs
       const int64_t segments = (job.rows + segment - 1) / segment, job_panels = job.panels();
       const int64_t here = job_panels * segments;
       for (int64_t i = std::max(begin, at); i < std::min(end, at + here); ++i) {
-        const int64_t panel = by_rows ? (i - at) % job_panels : (i - at) / segments;
-        const int64_t row = (by_rows ? (i - at) / job_panels : (i - at) % segments) * segment;
-        run_panel(product, job, panel, row, std::min(row + segment, job.rows));
+        const int64_t row = (i - at) / job_panels * segment;
+        run_panel(product, job, (i - at) % job_panels, row, std::min(row + segment, job.rows));
       }
       at += here;
       if (at >= end) return;
     }
   });
-}
-
-/// x as elements that the kernels read: x itself, or a decoded copy that lives until the thread's next product.
-Product decoded_x(Queue& queue, const ProductKernels& kernels, const Matrix& x, int64_t columns, int groups) {
-  static thread_local Scratch scratch;
-  const int64_t element = bits_of(kernels.element) / 8;
-  if (x.dtype() == kernels.element && columns % kBlock == 0) {
-    return {&kernels, x.values.data, x.values.row_stride * element, columns};
-  }
-  const int64_t padded = round_up(columns, kBlock), stride = padded * groups * element;
-  uint8_t* copy = scratch.get<uint8_t>(x.rows() * stride);
-  const auto rows = [&](int64_t begin, int64_t end, int) {
-    for (int64_t r = begin; r < end; ++r) {
-      for (int g = 0; g < groups; ++g) {
-        kernels.decode_x(x, r, g * columns, columns, copy + r * stride + g * padded * element);
-      }
-    }
-  };
-  const bool parallel = x.rows() * stride > 1 << 18;
-  queue.pool.run(x.rows(), parallel ? 16 : std::max<int64_t>(1, x.rows()), rows);
-  return {&kernels, copy, stride, columns};
 }
 
 }  // namespace
@@ -143,13 +165,11 @@ void run_linear(Queue& queue, const Linear& op, const ProductVariant& variant) {
   check(op.out.rows == op.x.rows() && op.out.cols == op.weight.rows(), "linear: out is [rows, N]");
   if (op.x.rows() == 0) return;
   const ProductKernels& kernels = variant.pick(op.x.dtype(), op.weight.dtype());
-  const Product product = decoded_x(queue, kernels, op.x, columns, op.groups);
-  const int64_t group_columns = round_up(columns, kBlock);
   jobs.clear();
   for (int g = 0; g < op.groups; ++g) {
-    jobs.push_back({&op.weight, g * outputs, outputs, g * group_columns, 0, nullptr, op.x.rows(), op.out});
+    jobs.push_back({&op.weight, g * outputs, outputs, g * columns, 0, nullptr, op.x.rows(), op.out});
   }
-  run_jobs(queue, product, jobs);
+  run_jobs(queue, {&kernels, &op.x, columns, next_number()}, jobs);
 }
 
 void run_grouped_linear(Queue& queue, const GroupedLinear& op, const ProductVariant& variant) {
@@ -167,8 +187,7 @@ void run_grouped_linear(Queue& queue, const GroupedLinear& op, const ProductVari
   }
   if (jobs.empty()) return;
   const ProductKernels& kernels = variant.pick(op.x.dtype(), jobs[0].weight->dtype());
-  const Product product = decoded_x(queue, kernels, op.x, op.x.cols(), 1);
-  run_jobs(queue, product, jobs);
+  run_jobs(queue, {&kernels, &op.x, op.x.cols(), next_number()}, jobs);
 }
 
 }  // namespace fathom::cpu

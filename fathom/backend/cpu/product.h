@@ -10,7 +10,7 @@
 //
 // Two kinds of elements. Float: both sides are decoded to float, exactly. Bf16 (AVX512-BF16): both sides are decoded to
 // bf16, which is exact too for weights, and for Q8 rows whose values are normal floats (2^-126 or more; the smallest
-// scale that quantize_rows writes is 2^-22). The instruction takes values and sums below 2^-126 as 0 and adds the two
+// scale that quantize_rows writes is 2^-22). The instructions take values and sums below 2^-126 as 0 and add the two
 // products of a pair one after the other. So both kinds differ from the exact sum by at most
 //     (K + K / 32 + 1) * 2^-24 * sum |x w|  +  (K + 1) * 2^-126 * (largest |x|, |w|, scale, or 1), and the rounding of
 //     the output.
@@ -69,9 +69,11 @@ struct Tile {
   const void* panel = nullptr;
   const float* scales = nullptr;
   int64_t blocks = 0;
-  int count = 0;          // outputs
-  float* sums = nullptr;  // [rows][32]
-  bool first = true;      // the sums start at 0
+  int count = 0;           // outputs
+  float* sums = nullptr;   // [rows][32]
+  bool first = true;       // the sums start at 0
+  uint8_t* out = nullptr;  // not null: the sums are complete and go here as 32 bf16 a row, not to `sums`
+  int64_t out_bytes = 0;   // from one row of `out` to the next
 
   const uint8_t* row(int64_t r) const { return x + (x_row ? int64_t(x_row[r]) : r) * x_stride; }
 };
@@ -84,12 +86,13 @@ struct ProductKernels {
   /// Columns [begin, begin + count) of a panel, count <= kChunk, and its scales; 1 where the format has none.
   void (*decode_panel)(const Panel& panel, int64_t begin, int64_t count, void* out, float* scales) = nullptr;
   void (*multiply)(const Tile& tile) = nullptr;
-  /// `count` sums as f32 or bf16.
-  void (*store)(const float* sums, int count, DType dtype, uint8_t* out) = nullptr;
+  /// `count` sums of each of `rows` rows as f32 or bf16; `out_bytes` from one row of `out` to the next.
+  void (*store)(const float* sums, int64_t rows, int count, DType dtype, uint8_t* out, int64_t out_bytes) = nullptr;
   /// The whole product of a panel and at most `few_rows` rows at once, decoding in registers: sums [rows][32]. May be
   /// null.
   void (*multiply_panel)(const Panel& panel, const uint8_t* const* x, int rows, int64_t columns, float* sums) = nullptr;
-  int few_rows = 0;  // at most kMostFewRows
+  int few_rows = 0;                // at most kMostFewRows
+  bool writes_whole_bf16 = false;  // multiply knows Tile::out
 };
 
 /// The kernels of an instruction set: `f32` always, `bf16` where the processor multiplies bf16 (else null).

@@ -165,7 +165,9 @@ void multiply(const Tile& tile) {
   }
 }
 
-void store(const float* sums, int count, DType dtype, uint8_t* out) { kProductPortable.store(sums, count, dtype, out); }
+void store(const float* sums, int64_t rows, int count, DType dtype, uint8_t* out, int64_t out_bytes) {
+  kProductPortable.store(sums, rows, count, dtype, out, out_bytes);
+}
 
 }  // namespace
 

@@ -201,6 +201,11 @@ template <int R, int G>
     }
   }
   for (int r = 0; r < R; ++r) {
+    if (G == 2 && tile.out != nullptr) {
+      const __m512bh codes = _mm512_cvtne2ps_pbh(sum[r][G - 1], sum[r][0]);
+      _mm512_storeu_si512(tile.out + (row + r) * tile.out_bytes, __m512i(codes));
+      continue;
+    }
     for (int g = 0; g < G; ++g) _mm512_store_ps(tile.sums + (row + r) * kPanel + g * 16, sum[r][g]);
   }
 }
@@ -219,6 +224,20 @@ void multiply_groups(const Tile& tile) {
 }
 
 void multiply(const Tile& tile) { tile.count > 16 ? multiply_groups<2>(tile) : multiply_groups<1>(tile); }
+
+[[gnu::target("avx512f,avx512bw,avx512bf16")]] void store(const float* sums, int64_t rows, int count, DType dtype,
+                                                          uint8_t* out, int64_t out_bytes) {
+  if (dtype == DType::f32) return store_sums_avx512(sums, rows, count, dtype, out, out_bytes);
+  const __mmask32 lanes = __mmask32((uint64_t(1) << count) - 1);
+  for (int64_t r = 0; r < rows; ++r, sums += kPanel, out += out_bytes) {
+    const __m512bh codes = _mm512_cvtne2ps_pbh(_mm512_load_ps(sums + 16), _mm512_load_ps(sums));
+    if (count == kPanel) {
+      _mm512_storeu_si512(out, __m512i(codes));
+    } else {
+      _mm512_mask_storeu_epi16(out, lanes, __m512i(codes));
+    }
+  }
+}
 
 // ---------------------------------------------------------------------------------------------------- few rows
 // One or two rows: a decoded weight is used at once and never written. The sums are those of the tiles above, in the
@@ -331,7 +350,7 @@ void multiply_panel(const Panel& panel, const uint8_t* const* x, int rows, int64
 
 }  // namespace
 
-const ProductKernels kProductAvx512Bf16 = {DType::bf16,       decode_x,       decode_panel, multiply,
-                                           store_sums_avx512, multiply_panel, kFewRows};
+const ProductKernels kProductAvx512Bf16 = {DType::bf16, decode_x,       decode_panel, multiply,
+                                           store,       multiply_panel, kFewRows,     true};
 
 }  // namespace fathom::cpu

@@ -91,14 +91,16 @@ void multiply(const Tile& tile) {
   }
 }
 
-void store(const float* sums, int count, DType dtype, uint8_t* out) {
-  if (dtype == DType::f32) {
-    std::memcpy(out, sums, size_t(count) * 4);
-    return;
-  }
-  for (int i = 0; i < count; ++i) {
-    const uint16_t code = float_to_bf16(sums[i]);
-    std::memcpy(out + i * 2, &code, 2);
+void store(const float* sums, int64_t rows, int count, DType dtype, uint8_t* out, int64_t out_bytes) {
+  for (int64_t r = 0; r < rows; ++r, sums += kPanel, out += out_bytes) {
+    if (dtype == DType::f32) {
+      std::memcpy(out, sums, size_t(count) * 4);
+      continue;
+    }
+    for (int i = 0; i < count; ++i) {
+      const uint16_t code = float_to_bf16(sums[i]);
+      std::memcpy(out + i * 2, &code, 2);
+    }
   }
 }
 

@@ -2,18 +2,16 @@
 // here in double, several angles at a time: the multiple of pi/2 is taken off in two parts, and the polynomials of
 // Cephes (S. L. Moshier) do the rest. Before the rounding to float both are within 1e-12 of the true value, so they are
 // the floats of the definition but for about one in ten thousand, which is off by one unit in the last place.
+#include <cstring>
+
 #include "fathom/backend/cpu/row_operations.h"
 #include "fathom/backend/cpu/scratch.h"
 
 namespace fathom::cpu {
 namespace {
 
-struct Turn {
-  float cos, sin;
-};
-
 // |angle| < 2^26.
-[[gnu::always_inline]] inline Turn turn_of(float angle) {
+[[gnu::always_inline]] inline void turn_of(float angle, double& cosine, double& sine) {
   constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52: adding it leaves an integer in the low bits
   const double x = double(angle);
   const double shifted = x * 0.63661977236758134 + kRound;
@@ -36,32 +34,69 @@ struct Turn {
   cos = std::fma(cos, s, 4.16666666666665929218e-2);
   cos = std::fma(cos * s, s, std::fma(-0.5, s, 1.0));
   const uint64_t quadrant = std::bit_cast<uint64_t>(shifted);
-  const double c = quadrant & 1 ? sin : cos, d = quadrant & 1 ? cos : sin;
-  return {float((quadrant + 1) & 2 ? -c : c), float(quadrant & 2 ? -d : d)};
+  const uint64_t swap = 0 - (quadrant & 1);  // integers, for the compiler makes vectors of them
+  const uint64_t c = std::bit_cast<uint64_t>(cos), s_bits = std::bit_cast<uint64_t>(sin), both = (c ^ s_bits) & swap;
+  cosine = std::bit_cast<double>((c ^ both) ^ ((quadrant + 1) & 2) << 62);
+  sine = std::bit_cast<double>((s_bits ^ both) ^ (quadrant & 2) << 62);
+}
+
+// Pairs (2i, 2i + 1) of a head, kPairs of them or one: a fixed number, so that the loop is vectors and nothing else. A
+// pair of bf16 is one dword.
+constexpr int kPairs = 8;
+
+template <int N>
+[[gnu::always_inline]] inline void turn_pairs(uint16_t* x, const float* cos, const float* sin) {
+#pragma GCC unroll 1
+  for (int i = 0; i < N; ++i) {
+    uint32_t pair;
+    std::memcpy(&pair, x + 2 * i, 4);
+    const float a = std::bit_cast<float>(pair << 16), b = std::bit_cast<float>(pair & 0xffff0000u);
+    pair = bf16_code(a * cos[i] - b * sin[i]) | bf16_code(a * sin[i] + b * cos[i]) << 16;
+    std::memcpy(x + 2 * i, &pair, 4);
+  }
+}
+template <int N>
+[[gnu::always_inline]] inline void turn_pairs(float* x, const float* cos, const float* sin) {
+#pragma GCC unroll 1
+  for (int i = 0; i < N; ++i) {
+    const float a = x[2 * i], b = x[2 * i + 1];
+    x[2 * i] = a * cos[i] - b * sin[i];
+    x[2 * i + 1] = a * sin[i] + b * cos[i];
+  }
+}
+
+template <int N>
+[[gnu::always_inline]] inline void turns(float position, const float* frequencies, float sign, float* __restrict cos,
+                                         float* __restrict sin) {
+  double c[N], s[N];
+#pragma GCC unroll 1
+  for (int i = 0; i < N; ++i) turn_of(position * frequencies[i], c[i], s[i]);
+#pragma GCC unroll 1
+  for (int i = 0; i < N; ++i) cos[i] = float(c[i]);
+#pragma GCC unroll 1
+  for (int i = 0; i < N; ++i) sin[i] = float(s[i]) * sign;
 }
 
 template <class T>
 [[gnu::always_inline]] inline void rows(const Rope& op, int64_t begin, int64_t end) {
   static thread_local Scratch scratch;
   const int64_t channels = op.x.cols / op.heads, pairs = int64_t(op.frequencies.size());
-  float* __restrict cos = scratch.get<float>(2 * pairs);
-  float* __restrict sin = cos + pairs;
+  float* const cos = scratch.get<float>(2 * pairs);
+  float* const sin = cos + pairs;
   const float* frequencies = op.frequencies.data();
   const float sign = op.inverse ? -1.0f : 1.0f;
   for (int64_t r = begin; r < end; ++r) {
     const float position = float(op.positions[r]);
-    for (int64_t i = 0; i < pairs; ++i) {
-      const Turn turn = turn_of(position * frequencies[i]);
-      cos[i] = turn.cos;
-      sin[i] = turn.sin * sign;
+    int64_t first = 0;
+    for (; first + kPairs <= pairs; first += kPairs) {
+      turns<kPairs>(position, frequencies + first, sign, cos + first, sin + first);
     }
+    for (; first < pairs; ++first) turns<1>(position, frequencies + first, sign, cos + first, sin + first);
     for (int64_t head = 1; head <= op.heads; ++head) {
       T* x = row_of<T>(op.x, r) + head * channels - 2 * pairs;
-      for (int64_t i = 0; i < pairs; ++i) {
-        const float a = number(x, 2 * i), b = number(x, 2 * i + 1);
-        put(x, 2 * i, a * cos[i] - b * sin[i]);
-        put(x, 2 * i + 1, a * sin[i] + b * cos[i]);
-      }
+      int64_t i = 0;
+      for (; i + kPairs <= pairs; i += kPairs) turn_pairs<kPairs>(x + 2 * i, cos + i, sin + i);
+      for (; i < pairs; ++i) turn_pairs<1>(x + 2 * i, cos + i, sin + i);
     }
   }
 }

@@ -1,6 +1,6 @@
 // fathom/backend/cpu/row_operations.h
 // The vector variants of the operations that work row by row. Every row's bits are the same in any batch, on any number
-// of threads, and with either instruction set (lanes.h).
+// of threads, and with either instruction set (lanes.h); only sums of products of bf16 pairs differ from the others.
 #pragma once
 #include "fathom/backend/cpu/isa.h"
 #include "fathom/backend/cpu/lanes.h"
@@ -25,7 +25,7 @@ extern const Variants<StreamSpread> kStreamSpread;
 extern const Variants<StreamMean> kStreamMean;
 extern const Variants<Sample> kSample;
 
-/// Puts the variants for `isa` into the table; nothing for portable.
-void set_row_operations(Operations& table, Isa isa);
+/// Puts the variants for the processor into the table; nothing for portable.
+void set_row_operations(Operations& table, const Processor& processor);
 
 }  // namespace fathom::cpu

@@ -116,15 +116,22 @@ template <class Tiles>
   const int64_t bytes = row_bytes(op.format, op.channels), groups = (op.heads + kHeads - 1) / kHeads;
   const uint8_t* in = op.queries.data + r * op.queries.stride[0];
   std::fill(weights, weights + groups * kHeads, 0.0f);
-  float* decoded = memory().ranks.get<float>(op.heads * op.channels);
+  const int64_t row = op.heads * op.channels;
+  float* decoded = memory().ranks.get<float>(key_floats<Tiles>(row));
   for (int64_t h = 0; h < op.heads; ++h) {
-    decode_key<Tiles>(op.format, in + h * bytes, op.channels, decoded + h * op.channels);
+    decode_key<Avx2Tiles>(op.format, in + h * bytes, op.channels, decoded + h * op.channels);
     const float weight = op.head_weights.dtype == DType::bf16 ? number(row_of<uint16_t>(op.head_weights, r), h)
                                                               : number(row_of<float>(op.head_weights, r), h);
     weights[h] = weight * op.weight_scale;
   }
+  int64_t width = op.channels;  // of a head in floats
+  if constexpr (Tiles::kPairs) {
+    Tiles::pairs_of(decoded, row, decoded + row);
+    decoded += row;
+    width /= 2;
+  }
   for (int64_t group = 0; group < groups; ++group) {
-    Tiles::transpose_heads(decoded, op.heads, op.channels, group * kHeads, query + group * op.channels * kHeads);
+    Tiles::transpose_heads(decoded, op.heads, width, group * kHeads, query + group * op.channels * kHeads);
   }
 }
 
@@ -132,13 +139,14 @@ template <class Tiles>
 template <class Tiles>
 [[gnu::always_inline]] inline void score_tile(const SelectRows& op, const float* const* keys, const float* query,
                                               const float* weights, float* scores) {
-  float sum[kKeys] = {}, dots[kKeys * kHeads];
+  float sum[kKeys] = {}, dots[kKeys * kHeads], by_head[kHeads * kKeys];
   for (int64_t group = 0; group < (op.heads + kHeads - 1) / kHeads; ++group) {
     Tiles::multiply(keys, query + group * op.channels * kHeads, op.channels, dots);
+    Tiles::transpose_heads(dots, kKeys, kHeads, 0, by_head);
     const float* weight = weights + group * kHeads;
     for (int h = 0; h < kHeads; ++h) {
 #pragma GCC unroll 1
-      for (int k = 0; k < kKeys; ++k) sum[k] = std::fma(weight[h], std::max(dots[k * kHeads + h], 0.0f), sum[k]);
+      for (int k = 0; k < kKeys; ++k) sum[k] = std::fma(weight[h], std::max(by_head[h * kKeys + k], 0.0f), sum[k]);
     }
   }
   for (int k = 0; k < kKeys; ++k) scores[k] = sum[k];
@@ -150,9 +158,10 @@ template <class Tiles>
                                                  float* scores, int64_t stride) {
   const int64_t groups = (op.heads + kHeads - 1) / kHeads, per_query = groups * (op.channels + 1) * kHeads;
   float* queries = memory().queries.get<float>(count * per_query);
-  float* keys = memory().keys.get<float>(kKeyBlock * op.channels);
+  const int64_t stride_of_key = key_floats<Tiles>(op.channels);
+  float* keys = memory().keys.get<float>(kKeyBlock * stride_of_key);
   const float* key[kKeyBlock];
-  for (int64_t k = 0; k < kKeyBlock; ++k) key[k] = keys + k * op.channels;
+  for (int64_t k = 0; k < kKeyBlock; ++k) key[k] = keys + k * stride_of_key;
   int64_t most = 0;
   for (int64_t i = 0; i < count; ++i) {
     if (rows[i].everything) continue;
@@ -164,9 +173,9 @@ template <class Tiles>
   for (int64_t begin = 0; begin < most; begin += kKeyBlock) {
     const int64_t n = std::min(kKeyBlock, most - begin), padded = (n + kKeys - 1) / kKeys * kKeys;
     for (int64_t k = 0; k < n; ++k) {
-      decode_key<Tiles>(op.format, op.keys.entry(sequence, begin + k), op.channels, keys + k * op.channels);
+      decode_key<Tiles>(op.format, op.keys.entry(sequence, begin + k), op.channels, keys + k * stride_of_key);
     }
-    std::fill(keys + n * op.channels, keys + padded * op.channels, 0.0f);
+    std::fill(keys + n * stride_of_key, keys + padded * stride_of_key, 0.0f);
     for (int64_t i = 0; i < count; ++i) {
       if (rows[i].everything) continue;
       const float* query = queries + i * per_query;
@@ -228,7 +237,7 @@ template <class Tiles>
 [[gnu::always_inline]] inline int64_t rows_inside_candidates(const SelectRows& op, int64_t first, int64_t end) {
   int64_t stop = first;
   while (stop < end && op.rows.sequence[stop] == op.rows.sequence[first]) ++stop;
-  memory().decoded.begin(op.channels, kKeys, stop - first, 0);
+  memory().decoded.begin<Tiles>(op.channels, kKeys, stop - first, 0);
   for (int64_t r = first; r < stop; ++r) row_inside_candidates<Tiles>(op, r, row_at(op, r));
   return stop;
 }
@@ -272,6 +281,10 @@ template <class Tiles>
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void piece_avx512(const SelectRows& op, int64_t b, int64_t e) {
   piece<Avx512Tiles>(op, b, e);
 }
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]] void piece_avx512_bf16(const SelectRows& op, int64_t b,
+                                                                                        int64_t e) {
+  fits_pairs(op.format, op.channels) ? piece<Avx512Bf16Tiles>(op, b, e) : piece<Avx512Tiles>(op, b, e);
+}
 
 template <auto piece>
 void run(Queue& queue, const SelectRows& op) {
@@ -284,6 +297,6 @@ void run(Queue& queue, const SelectRows& op) {
 
 }  // namespace
 
-const Variants<SelectRows> kSelectRows{run<piece_avx2>, run<piece_avx512>};
+const Variants<SelectRows> kSelectRows{run<piece_avx2>, run<piece_avx512>, run<piece_avx512_bf16>};
 
 }  // namespace fathom::cpu
