@@ -71,7 +71,7 @@ std::string to_string(const PeerAccess& access) {
   if (!access.driver) return "no NVIDIA device: its driver (libcuda.so.1) is not installed";
   if (!access.problem.empty()) return "unknown: " + access.problem + "; look at nvidia-smi";
   const size_t devices = access.devices.size();
-  if (devices == 0) return "no NVIDIA device";
+  if (devices == 0) return "CUDA shows no NVIDIA device";
   if (devices == 1) return "one GPU: there is no other to read from";
   std::string out;
   bool any = false;

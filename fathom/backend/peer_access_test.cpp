@@ -13,7 +13,7 @@ PeerAccess machine(std::vector<std::vector<int>> reaches) {
 
 TEST(PeerAccess, SaysWhyThereIsNothingToReach) {
   EXPECT_EQ(to_string(PeerAccess{}), "no NVIDIA device: its driver (libcuda.so.1) is not installed");
-  EXPECT_EQ(to_string(machine({})), "no NVIDIA device");
+  EXPECT_EQ(to_string(machine({})), "CUDA shows no NVIDIA device");
   EXPECT_EQ(to_string(machine({{}})), "one GPU: there is no other to read from");
   EXPECT_EQ(to_string(PeerAccess{true, "CUDA error 999", {}, {}}), "unknown: CUDA error 999; look at nvidia-smi");
 }
