@@ -61,6 +61,13 @@ void append_escaped(std::string& out, std::string_view text) {
   out.append(text, plain, text.size() - plain);
 }
 
+/// One JSON value, blanks around it allowed (simdjson refuses some behind a bare word).
+bool is_json(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == text.npos) return false;
+  return parse_json(text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1), "").ok();
+}
+
 /// The tag of a call or of a parameter, as far as it was read (D-11).
 struct Tag {
   enum class Step : uint8_t { start, between, name, after_name, before_value, quoted, quote, bare };
@@ -441,7 +448,7 @@ struct AnswerParser::State {
     if (stage_ == Stage::string_value) {
       emit(Delta::Kind::arguments, "\"");
     } else if (lenient_) {
-      if (!parse_json(raw_, "").ok()) {
+      if (!is_json(raw_)) {
         ++repaired_;
         std::string quoted;
         append_json_string(quoted, raw_);
