@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <unordered_set>
 
 namespace fathom {
@@ -383,12 +384,23 @@ Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimit
   return out;
 }
 
+// Whether one of eight bytes needs an escape: less than a blank, a quote or a backslash. The subtractions borrow only
+// out of such a byte, so there is no false alarm without a true one.
+static bool needs_escape(const char* bytes) {
+  constexpr uint64_t kOnes = ~uint64_t(0) / 255, kHigh = kOnes * 0x80;
+  uint64_t word;
+  std::memcpy(&word, bytes, sizeof word);
+  const uint64_t quote = word ^ (kOnes * '"'), backslash = word ^ (kOnes * '\\');
+  return (((word - kOnes * 0x20) & ~word) | ((quote - kOnes) & ~quote) | ((backslash - kOnes) & ~backslash)) & kHigh;
+}
+
 void append_json_string(std::string& out, std::string_view text) {
   static constexpr char kHex[] = "0123456789abcdef";
   const auto plain = [](char c) { return uint8_t(c) >= 0x20 && c != '"' && c != '\\'; };
   out += '"';
   for (size_t begin = 0; begin < text.size();) {
     size_t end = begin;
+    while (end + 8 <= text.size() && !needs_escape(text.data() + end)) end += 8;
     while (end < text.size() && plain(text[end])) ++end;
     out.append(text, begin, end - begin);  // whole runs: most of a text needs no escape
     if (end == text.size()) break;

@@ -119,5 +119,29 @@ TEST(Json, ManyKeysFollowTheSameRules) {
   }
 }
 
+TEST(Json, EscapesWhereverTheCharacterStands) {
+  // Every byte at every place of a word of eight, among bytes that the search for escapes must not stumble over.
+  for (int c = 0; c < 256; ++c) {
+    for (size_t at = 0; at < 19; ++at) {
+      std::string text = "a!#[]\x7f\xff\x80\xa2\xdc\xa0 ~a!#[]z", want = "\"";
+      text[at] = char(c);
+      for (const char one : text) {
+        static const std::string kShort = "\b\t\n\f\r\"\\", kNames = "btnfr\"\\";
+        const size_t known = kShort.find(one);
+        if (known != std::string::npos) {
+          want += std::string("\\") + kNames[known];
+        } else if (uint8_t(one) < 0x20) {
+          want += std::string("\\u00") + (uint8_t(one) < 16 ? '0' : '1') + "0123456789abcdef"[uint8_t(one) & 15];
+        } else {
+          want += one;
+        }
+      }
+      std::string got;
+      append_json_string(got, text);
+      ASSERT_EQ(got, want + '"') << c << " at " << at;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fathom
