@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "fathom/recipe/prompt.h"
 #include "fathom/recipe/testing/request_vectors.h"
 
 namespace fathom::recipe {
@@ -154,25 +155,31 @@ TEST(MessagesRequest, RefusesEveryInvalidVectorUnderLenientInTheEnvelopeOfTheApi
 
 // -- cases ------------------------------------------------------------------------------------------------------------
 
-Json input_of_case(std::string_view id) {
+std::pair<Json, Json> case_of(std::string_view id) {
   for (const Json& row : vectors::rows("cases/cases.jsonl")) {
-    if (row.find("id")->text == id) return *row.find("input");
+    if (row.find("id")->text == id) return {*row.find("input"), *row.find("expected")};
   }
   return {};
 }
 
-TEST(MessagesRequest, TheBillingLineOfACodingClientDoesNotEnterTheConversation) {  // codec-12
-  const Json input = input_of_case("codec-12");
+// The prompt of a body under the default policy.
+std::string prompt_of(const Json& body) {
+  const auto converted = convert(to_string(body), {});
+  return converted ? render(converted->conversation, converted->version).text : message_of(converted);
+}
+
+TEST(MessagesRequest, TheBillingLineOfACodingClientDoesNotEnterThePrompt) {  // codec-12
+  const auto [input, expected] = case_of("codec-12");
   if (input.is_null()) GTEST_SKIP() << vectors::shared("cases/cases.jsonl") << " is not there: set FATHOM_SHARED";
   for (const Json& body : input.find("bodies")->items) {
-    EXPECT_EQ(told(convert(to_string(body), {})), "system:You are X. user:hi");
+    EXPECT_EQ(prompt_of(body), expected.find("prompt")->text);
   }
 }
 
 TEST(MessagesRequest, UnknownFieldsOfNewClientVersionsAreIgnored) {  // codec-13
-  const Json input = input_of_case("codec-13");
+  const auto [input, expected] = case_of("codec-13");
   if (input.is_null()) GTEST_SKIP() << vectors::shared("cases/cases.jsonl") << " is not there: set FATHOM_SHARED";
-  EXPECT_EQ(told(convert(to_string(*input.find("body")), {})), "user:hi");
+  EXPECT_EQ(prompt_of(*input.find("body")), expected.find("prompt")->text);
 }
 
 // -- wrong types ------------------------------------------------------------------------------------------------------
