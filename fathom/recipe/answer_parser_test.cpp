@@ -13,7 +13,7 @@
 namespace fathom::recipe {
 namespace {
 
-using sample::read;
+using answers::read;
 using testing::ElementsAre;
 
 std::string call(const std::string& parameters, const char* name = "f") {
@@ -251,7 +251,7 @@ TEST(AnswerParserTest, D14NothingIsEmittedForEmptyChunksAndAroundJson) {
 // -- properties -------------------------------------------------------------------------------------------------------
 
 TEST(AnswerParserProperty, LenientResultsDoNotDependOnTheCuts) {
-  sample::RandomAnswers random(1);
+  answers::RandomAnswers random(1);
   for (int i = 0; i < 8'000; ++i) {
     const Parsing parsing = random.parsing(Policy::lenient);
     const std::string text = random.text();
@@ -265,7 +265,7 @@ TEST(AnswerParserProperty, LenientResultsDoNotDependOnTheCuts) {
 }
 
 TEST(AnswerParserProperty, LenientArgumentsOfWholeCallsAreJsonObjectsAndMarkupIsNeverShown) {
-  sample::RandomAnswers random(2);
+  answers::RandomAnswers random(2);
   int complete = 0, dropped = 0;
   for (int i = 0; i < 8'000; ++i) {
     const Parsing parsing = random.parsing(Policy::lenient);
@@ -290,7 +290,7 @@ TEST(AnswerParserProperty, LenientArgumentsOfWholeCallsAreJsonObjectsAndMarkupIs
 }
 
 TEST(AnswerParserProperty, StrictResultsDoNotDependOnTheCutsButInJsonMode) {
-  sample::RandomAnswers random(3);
+  answers::RandomAnswers random(3);
   for (int i = 0; i < 5'000; ++i) {
     Parsing parsing = random.parsing(Policy::strict);
     parsing.json_output = false;

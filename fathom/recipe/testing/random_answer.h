@@ -12,7 +12,7 @@
 #include "fathom/base/check.h"
 #include "fathom/recipe/answer_reader.h"
 
-namespace fathom::recipe::sample {
+namespace fathom::recipe::answers {
 
 struct ReadCall {
   std::string name, arguments;
@@ -193,4 +193,4 @@ class RandomAnswers {
   std::mt19937 random_;
 };
 
-}  // namespace fathom::recipe::sample
+}  // namespace fathom::recipe::answers
