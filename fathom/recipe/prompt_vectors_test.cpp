@@ -12,7 +12,7 @@
 namespace fathom::recipe {
 namespace {
 
-std::string vectors(const char* file) { return sample::shared("vectors/recipe/") + file; }
+std::string vector_file(const char* file) { return sample::shared("vectors/recipe/") + file; }
 
 ModelVersion version_of(const Json& row) {
   return row.find("expect")->find("model_version")->text == "v4" ? ModelVersion::v4 : ModelVersion::v41;
@@ -47,14 +47,14 @@ void correct_images(const std::string& row, Conversation& conversation, std::str
 }
 
 TEST(PromptVectors, EveryRequestHasItsPromptItsRangesAndItsImages) {
-  if (!std::filesystem::exists(vectors("requests.jsonl"))) GTEST_SKIP() << "no vectors: set FATHOM_SHARED";
-  const auto rows = sample::json_lines(vectors("requests.jsonl"));
+  if (!std::filesystem::exists(vector_file("requests.jsonl"))) GTEST_SKIP() << "no vectors: set FATHOM_SHARED";
+  const auto rows = sample::json_lines(vector_file("requests.jsonl"));
   for (const Json& row : rows) {
     const std::string& name = row.find("name")->text;
     const Json& expect = *row.find("expect");
     const TokenSpellings spellings = spellings_of(row);
     Conversation conversation =
-        testing::conversation_from(*expect.find("conversation"), spellings[SpecialToken::image]);
+        vectors::conversation_from(*expect.find("conversation"), spellings[SpecialToken::image]);
     correct_images(name, conversation, spellings[SpecialToken::image]);
     const Prompt prompt = render(conversation, version_of(row), spellings);
     EXPECT_EQ(prompt.text, expect.find("prompt")->text) << name;
@@ -63,9 +63,9 @@ TEST(PromptVectors, EveryRequestHasItsPromptItsRangesAndItsImages) {
     ASSERT_EQ(prompt.images.size(), images.items.size()) << name;
     for (size_t i = 0; i < prompt.images.size(); ++i) {
       const Json& image = images.items[i];
-      EXPECT_EQ(prompt.images[i].data, testing::text_of(image, testing::text_of(image, "kind"))) << name;
-      EXPECT_EQ(prompt.images[i].path, testing::text_of(image, "path")) << name;
-      EXPECT_EQ(name_of(prompt.images[i].detail), testing::text_of(image, "detail")) << name;
+      EXPECT_EQ(prompt.images[i].data, vectors::text_of(image, vectors::text_of(image, "kind"))) << name;
+      EXPECT_EQ(prompt.images[i].path, vectors::text_of(image, "path")) << name;
+      EXPECT_EQ(name_of(prompt.images[i].detail), vectors::text_of(image, "detail")) << name;
     }
   }
   EXPECT_EQ(rows.size(), 254u);
@@ -89,10 +89,10 @@ std::string as_v41(std::string tokenizer_json) {
 
 TEST(PromptVectors, PromptsBecomeTheirTokens) {
   const std::string file = sample::v4_tokenizer();
-  if (!std::filesystem::exists(vectors("prompt_tokens.jsonl"))) GTEST_SKIP() << "no vectors: set FATHOM_SHARED";
+  if (!std::filesystem::exists(vector_file("prompt_tokens.jsonl"))) GTEST_SKIP() << "no vectors: set FATHOM_SHARED";
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: run scripts/fetch-test-files";
   std::map<std::string, Json> requests;
-  for (Json& row : sample::json_lines(vectors("requests.jsonl"))) {
+  for (Json& row : sample::json_lines(vector_file("requests.jsonl"))) {
     std::string name = row.find("name")->text;
     requests.emplace(std::move(name), std::move(row));
   }
@@ -104,7 +104,7 @@ TEST(PromptVectors, PromptsBecomeTheirTokens) {
   const auto v4 = Tokenizer::parse(*text, "v4"), v41 = Tokenizer::parse(derived, "v41-derived");
   ASSERT_TRUE(v4.ok() && v41.ok());
   int compared = 0, refused = 0;
-  for (const Json& row : sample::json_lines(vectors("prompt_tokens.jsonl"))) {
+  for (const Json& row : sample::json_lines(vector_file("prompt_tokens.jsonl"))) {
     const std::string& name = row.find("name")->text;
     // One row has a request of its own: V4.1 with a tokenizer that lacks its tokens, which any of its requests shows.
     const std::string of = name.substr(name.find('/') + 1);
@@ -112,7 +112,7 @@ TEST(PromptVectors, PromptsBecomeTheirTokens) {
     ASSERT_NE(request, requests.end()) << "no conversation for " << name;
     const Json& expect = *row.find("expect");
     const TokenSpellings published = spellings_of(request->second), spellings = spellings_of(row);
-    Conversation conversation = testing::conversation_from(*request->second.find("expect")->find("conversation"),
+    Conversation conversation = vectors::conversation_from(*request->second.find("expect")->find("conversation"),
                                                            published[SpecialToken::image]);
     correct_images(request->first, conversation, published[SpecialToken::image]);
     for (Message& message : conversation.messages) {  // the row's spelling of the image token, in each image's place

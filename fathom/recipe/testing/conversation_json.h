@@ -7,7 +7,7 @@
 #include "fathom/base/json.h"
 #include "fathom/recipe/conversation.h"
 
-namespace fathom::recipe::testing {
+namespace fathom::recipe::vectors {
 
 inline const Json* given(const Json& object, std::string_view key) {
   const Json* value = object.find(key);
@@ -90,4 +90,4 @@ inline Conversation conversation_from(const Json& json, std::string_view image_t
   return conversation;
 }
 
-}  // namespace fathom::recipe::testing
+}  // namespace fathom::recipe::vectors
