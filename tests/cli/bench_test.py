@@ -23,6 +23,15 @@ class Bench(ProgramTest):
                             *QUICK).json()
         self.assertAlmostEqual(row["tokens_per_s"], 2 / row["ms"] * 1000, delta=0.01 * row["tokens_per_s"])
 
+    def test_operations_say_where_the_time_went(self):
+        words = ["bench", "prefill", "--lengths", "40", "--replay", "off", "--per-operation", *QUICK]
+        row = self.succeeds(*words, "--json").json()
+        operations = {entry["name"]: entry for entry in row["operations"]}
+        self.assertGreater(operations["linear"]["calls"], 1)
+        self.assertLessEqual(sum(entry["ms"] for entry in row["operations"]), row["ms"])
+        self.assertAlmostEqual(operations["linear"]["share"], operations["linear"]["ms"] / row["ms"], places=6)
+        self.assertIn("between them", self.succeeds(*words).out)
+
     def test_lists_make_a_grid(self):
         rows = self.succeeds("bench", "prefill", "--lengths", "8,16", "--batch", "1,2", "--json", *QUICK).lines()
         self.assertEqual([(r["length"], r["batch"]) for r in rows], [(8, 1), (8, 2), (16, 1), (16, 2)])
