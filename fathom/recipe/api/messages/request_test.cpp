@@ -159,7 +159,7 @@ std::pair<Json, Json> case_of(std::string_view id) {
   for (const Json& row : vectors::rows("cases/cases.jsonl")) {
     if (row.find("id")->text == id) return {*row.find("input"), *row.find("expected")};
   }
-  return {};
+  return {Json(), Json()};
 }
 
 // The prompt of a body under the default policy.
