@@ -1,6 +1,7 @@
 #include "fathom/recipe/prompt.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "fathom/recipe/prompt_parts.h"
 #include "fathom/recipe/python_json.h"
@@ -27,13 +28,13 @@ size_t estimated_bytes(const Conversation& conversation) {
 // Puts the results among messages[begin, end) in the order of the calls; what answers none of them counts as the first.
 void order_results(std::vector<const Message*>& messages, size_t begin, size_t end,
                    const std::vector<const ToolCall*>& calls) {
+  std::unordered_map<std::string_view, size_t> places;
+  for (size_t i = 0; i < calls.size(); ++i) places.emplace(calls[i]->id, i);
   std::vector<std::pair<size_t, const Message*>> results;
   for (size_t i = begin; i < end; ++i) {
     if (messages[i]->role != Message::Role::tool) continue;
-    const auto called = std::find_if(calls.begin(), calls.end(), [&](const ToolCall* call) {
-      return messages[i]->call_id && *messages[i]->call_id == call->id;
-    });
-    results.emplace_back(called == calls.end() ? 0 : size_t(called - calls.begin()), messages[i]);
+    const auto place = messages[i]->call_id ? places.find(*messages[i]->call_id) : places.end();
+    results.emplace_back(place == places.end() ? 0 : place->second, messages[i]);
   }
   std::stable_sort(results.begin(), results.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   auto next = results.begin();
