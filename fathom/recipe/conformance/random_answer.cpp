@@ -1,0 +1,102 @@
+#include "fathom/recipe/conformance/random_answer.h"
+
+namespace fathom::recipe {
+namespace {
+
+/// Writes one answer. `v41` spells markup " calls" and " invoke".
+class Author {
+ public:
+  explicit Author(uint64_t seed) : dice_(seed, 100) {}
+
+  std::string write() {
+    v41_ = !dice_.one_in(3);
+    if (!dice_.one_in(4)) out_ += newlines() + random_text(dice_) + newlines() + (dice_.one_in(12) ? "" : "</think>");
+    if (dice_.one_in(6))
+      out_ += json();
+    else
+      out_ += newlines() + random_text(dice_);
+    if (dice_.one_in(2)) block();
+    if (dice_.one_in(8)) out_ += random_text(dice_);
+    if (dice_.one_in(6)) cut();
+    return out_;
+  }
+
+ private:
+  std::string newlines() { return std::string(dice_.one_in(3) ? dice_.below(3) : 0, '\n'); }
+  std::string separator() const { return v41_ ? " " : ""; }
+
+  std::string json() {
+    const std::string inner(dice_.pick_text({"{\"a\":1}", "[1, 2]", "{}", "{\"s\":\"}\"}", "5"}));
+    switch (dice_.below(4)) {
+      case 0: return "```json\n" + inner + "\n```";
+      case 1: return "```\n" + inner + "\n```";
+      case 2: return "Here: " + inner + " done";
+      default: return inner;
+    }
+  }
+
+  void block() {
+    out_ += newlines();
+    if (!dice_.one_in(10)) out_ += v41_ ? "<｜DSML｜ calls>" : "<｜DSML｜tool_calls>";
+    for (uint32_t i = dice_.below(3) + 1; i > 0; --i) call();
+    if (!dice_.one_in(10)) out_ += v41_ ? "\n</｜DSML｜ calls>" : "\n</｜DSML｜tool_calls>";
+  }
+
+  void call() {
+    const std::string name(dice_.pick_text({"get_weather", "search", "unknown", "f\\g", ""}));
+    out_ += "\n<｜DSML｜" + separator() + "invoke ";
+    if (dice_.one_in(15)) out_ += "id=\"1\" ";
+    if (!dice_.one_in(15)) out_ += "name=\"" + name + "\"";
+    out_ += ">\n";
+    for (uint32_t i = dice_.below(4); i > 0; --i) parameter();
+    if (dice_.one_in(15)) out_ += R"({"city":"x"})";
+    if (!dice_.one_in(20)) out_ += "</｜DSML｜" + separator() + "invoke>";
+  }
+
+  void parameter() {
+    const std::string key(dice_.pick_text({"city", "days", "two words", "k\\", "q\"", "名"}));
+    out_ += "<｜DSML｜" + separator() + "parameter name=\"" + key + "\"";
+    const bool text = dice_.one_in(2);
+    switch (dice_.below(12)) {
+      case 0: break;
+      case 1: out_ += "  string=\"maybe\""; break;
+      case 2: out_ += " x=\"1\" string=\"" + std::string(text ? "true" : "false") + "\""; break;
+      default: out_ += std::string(" string=\"") + (text ? "true" : "false") + "\""; break;
+    }
+    out_ += ">";
+    out_ += text ? random_text(dice_)
+                 : std::string(dice_.pick_text({"3", "1.0", "true", "null", "[1, {\"a\": 2}]", "{\"k\":\"</x>\"}",
+                                                "NaN", "", "5x", "{oops", " 7 ", "12345678901234567890123"}));
+    out_ += "</｜DSML｜" + separator() + "parameter>\n";
+  }
+
+  /// Ends the answer somewhere else, at a character.
+  void cut() {
+    if (out_.empty()) return;
+    size_t at = dice_.below(uint32_t(out_.size()));
+    while (at > 0 && (uint8_t(out_[at]) & 0xC0) == 0x80) --at;
+    out_.resize(at);
+  }
+
+  Dice dice_;
+  bool v41_ = true;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string random_answer(uint64_t seed) { return Author(seed).write(); }
+
+std::vector<std::string> random_pieces(Dice& dice, const std::string& text, bool inside_characters) {
+  std::vector<std::string> out;
+  const uint32_t longest = dice.pick({1u, 2u, 5u, 40u});
+  for (size_t at = 0; at < text.size();) {
+    size_t end = std::min(text.size(), at + 1 + dice.below(longest));
+    while (!inside_characters && end < text.size() && (uint8_t(text[end]) & 0xC0) == 0x80) ++end;
+    out.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return out;
+}
+
+}  // namespace fathom::recipe
