@@ -22,6 +22,7 @@ std::vector<Command> all_commands() {
   commands.push_back(generate_command());
   commands.push_back(chat_command());
   commands.push_back(tokenize_command());
+  commands.push_back(codec_command());
   commands.push_back(inspect_command());
   commands.push_back(plan_command());
   commands.push_back(doctor_command());
@@ -79,7 +80,6 @@ std::vector<PlannedCommand> planned_commands() {
       {"eval",
        {"dataset", "data", "repeats", "out", "max-drop", "endpoint", "context", "sequences", "step-rows", "replay",
         "numerics", "drafts", "memory-limit"}},
-      {"codec", {"api", "codec-policy", "tokenizer", "stream", "request", "all", "count", "seed"}},
       {"kv", {"kv-disk", "sample", "repair", "max-size", "max-age", "dry-run"}},
   };
 }

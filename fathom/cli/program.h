@@ -21,6 +21,7 @@ std::string error_line(const Error& error, bool json);
 Command generate_command();
 Command chat_command();
 Command tokenize_command();
+Command codec_command();
 Command inspect_command();
 Command plan_command();
 Command doctor_command();

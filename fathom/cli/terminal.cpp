@@ -89,10 +89,15 @@ std::string duration_text(double seconds) {
 
 bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
-bool colours_on_stderr() {
+namespace {
+bool colours_wanted() {
   const char* no_colour = std::getenv("NO_COLOR");
-  return stderr_is_terminal() && (no_colour == nullptr || *no_colour == '\0');
+  return no_colour == nullptr || *no_colour == '\0';
 }
+}  // namespace
+
+bool colours_on_stderr() { return stderr_is_terminal() && colours_wanted(); }
+bool colours_on_stdout() { return stdout_is_terminal() && colours_wanted(); }
 
 int terminal_columns(int descriptor) {
   winsize size = {};

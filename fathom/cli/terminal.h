@@ -27,6 +27,7 @@ bool stdout_is_terminal();
 bool stderr_is_terminal();
 /// Dim text for stderr (colours only on a terminal and without NO_COLOR); the text itself otherwise.
 bool colours_on_stderr();
+bool colours_on_stdout();
 /// Columns of the terminal on `descriptor`, 80 when unknown.
 int terminal_columns(int descriptor);
 
