@@ -47,7 +47,7 @@ std::optional<RowKind> kind_of(const Json& row) {
     kind = RowKind::splits;
   else if (expect->find("conversation") != nullptr)
     kind = RowKind::request;
-  else if (expect->find("stage") != nullptr)
+  else if (expect->find("stage") != nullptr || expect->find("accepted") != nullptr)
     kind = RowKind::refusal;
   else if (row.find("tokenizer") != nullptr)
     kind = RowKind::prompt_tokens;
