@@ -5,61 +5,19 @@
 #include "fathom/recipe/answer_parser.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "fathom/base/json.h"
+#include "fathom/recipe/answer_stages.h"
+#include "fathom/recipe/json_text.h"
 
 namespace fathom::recipe {
 namespace {
-
-enum class Stage : uint8_t {
-  text,
-  json,
-  json_done,
-  reason,
-  calls,
-  name,  // strict: tags of calls are three fixed texts
-  args,
-  key,
-  type,
-  string_value,
-  raw_value,
-  tag,  // lenient: tags of calls have attributes (D-11)
-  skipped_value,
-  skipped_call,
-  end,
-};
-constexpr size_t kStages = size_t(Stage::end) + 1;
 
 /// What becomes of bytes that belong to no pattern.
 enum class Action : uint8_t { undecided, drop, content, blank, reasoning, name, verbatim, escaped, hold };
 
 bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
-void append_escaped(std::string& out, std::string_view text) {
-  size_t plain = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = uint8_t(text[i]);
-    if (c >= 0x20 && c != '"' && c != '\\') continue;
-    out.append(text, plain, i - plain);
-    plain = i + 1;
-    switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      default:
-        out += "\\u00";
-        out += char('0' + (c >> 4));
-        out += "0123456789abcdef"[c & 15];
-    }
-  }
-  out.append(text, plain, text.size() - plain);
-}
 
 /// One JSON value, blanks around it allowed (simdjson refuses some behind a bare word).
 bool is_json(std::string_view text) {
@@ -86,9 +44,12 @@ constexpr size_t kLongestKnownWord = 8;  // longer than "string" and "false": eq
 }  // namespace
 
 struct AnswerParser::State {
-  explicit State(const Parsing& parsing) : lenient_(parsing.policy == Policy::lenient), json_(parsing.json_output) {
+  explicit State(const Parsing& parsing)
+      : lenient_(parsing.policy == Policy::lenient),
+        json_(parsing.json_output),
+        patterns_(patterns_of(parsing)),
+        call_opening_("<" + parsing.spellings[SpecialToken::dsml]) {
     required_ = parsing.required_parameters;
-    add_patterns(parsing);
     if (parsing.starts_in_tool_calls) {
       enter(Stage::calls);
     } else if (!parsing.stage) {
@@ -100,70 +61,9 @@ struct AnswerParser::State {
     }
   }
 
-  // -- tables ---------------------------------------------------------------------------------------------------------
+  // -- stages ---------------------------------------------------------------------------------------------------------
 
   PatternSet& patterns(Stage stage) { return patterns_[size_t(stage)]; }
-
-  void add(Stage stage, std::string bytes, Effect effect, std::string_view special = "", bool takes_newlines = false) {
-    const size_t at = special.empty() ? 0 : bytes.find(special);
-    patterns(stage).add({std::move(bytes), effect, 0, takes_newlines, at, at + special.size(), {}});
-  }
-
-  void add_stops(Stage stage, const Parsing& parsing) {
-    for (size_t i = 0; i < parsing.stop_sequences.size(); ++i) {
-      patterns(stage).add({parsing.stop_sequences[i], Effect::stop, int(i), false, 0, 0, {}});
-    }
-  }
-
-  void add_patterns(const Parsing& parsing) {
-    const std::string& dsml = parsing.spellings[SpecialToken::dsml];
-    const std::string& thought = parsing.spellings[SpecialToken::thinking_end];
-    const std::string open = "<" + dsml, close = "</" + dsml;
-    call_opening_ = open;
-    if (json_) {
-      for (const char* fence : {"```json\n", "```\n"}) add(Stage::text, fence, Effect::open_fence);
-      for (const char* bracket : {"{", "["}) add(Stage::text, bracket, Effect::open_json);
-    } else {
-      add_stops(Stage::text, parsing);
-    }
-    add_stops(Stage::json, parsing);
-    add(Stage::json, "\n```", Effect::close_fence);
-    if (parsing.tool_calls) {
-      for (const Stage stage : {Stage::text, Stage::json_done, Stage::reason}) {
-        add(stage, open, Effect::open_calls, dsml, true);
-      }
-    }
-    add(Stage::text, thought, Effect::end_thinking, thought);
-    add(Stage::reason, thought, Effect::end_thinking, thought, true);
-
-    const auto add_block_ends = [&](Stage stage) {
-      for (const char* block : {"tool_calls>", " calls>"}) add(stage, close + block, Effect::end_block, dsml);
-    };
-    if (!lenient_) {
-      add(Stage::calls, "invoke name=\"", Effect::begin_call);
-      add_block_ends(Stage::calls);
-      add(Stage::name, "\"", Effect::announce);
-      add(Stage::args, "parameter name=", Effect::begin_parameter);
-      add(Stage::args, close, Effect::close_call, dsml);
-      add(Stage::key, " ", Effect::end_key);
-      add(Stage::type, "true\">", Effect::begin_string);
-      add(Stage::type, "false\">", Effect::begin_raw);
-    } else {
-      // The opening marker is not required, as under strict; without it only the plain form is a tag.
-      for (const char* separator : {"", " "}) {
-        add(Stage::calls, open + separator + "invoke", Effect::invoke_tag, dsml);
-        add(Stage::args, open + separator + "parameter", Effect::parameter_tag, dsml);
-        add(Stage::skipped_call, close + separator + "invoke", Effect::end_skipped_call, dsml);
-      }
-      add(Stage::calls, "invoke name=\"", Effect::invoke_name);
-      add_block_ends(Stage::calls);
-      add(Stage::args, "parameter name=", Effect::parameter_name);
-      add(Stage::args, close, Effect::close_call, dsml);
-      add_block_ends(Stage::skipped_call);
-      add(Stage::skipped_value, close, Effect::end_skipped_value, dsml);
-    }
-    for (const Stage stage : {Stage::string_value, Stage::raw_value}) add(stage, close, Effect::end_value, dsml);
-  }
 
   Action default_action() const {
     switch (stage_) {
@@ -642,8 +542,8 @@ struct AnswerParser::State {
 
   const bool lenient_, json_;
   std::map<std::string, std::vector<std::string>, std::less<>> required_;
-  std::array<PatternSet, kStages> patterns_;
-  std::string call_opening_;
+  StagePatterns patterns_;
+  const std::string call_opening_;
 
   Stage stage_ = Stage::end;
   bool lead_ = false;  // newlines at the beginning of this state are dropped

@@ -20,7 +20,8 @@ namespace fathom::recipe {
 class AnswerParser {
  public:
   /// A run of output: `kind` and `call` as in Delta, its text in `text()`, and the input bytes that it stands for,
-  /// counted from the first byte of the answer (for the attribution of tokens). A run never spans two pushes of input.
+  /// counted from the first byte of the answer (for the attribution of tokens). A run
+  /// stands for bytes of one push, but for a raw value that was held (D-10).
   struct Run {
     Delta::Kind kind;
     int call;
