@@ -143,5 +143,16 @@ TEST(Json, EscapesWhereverTheCharacterStands) {
   }
 }
 
+TEST(Json, BlanksMayStandAroundAnyValue) {
+  for (const char* value : {"null", "true", "false", "5", "-1.5", "\"a\"", "[1]", "{}"}) {
+    for (const char* blanks : {" ", "\n", "\t\r\n "}) {
+      const auto read = parse_json(std::string(blanks) + value + blanks, "here");
+      ASSERT_TRUE(read) << value << ": " << read.error().message;
+      EXPECT_EQ(to_string(*read), value);
+    }
+    EXPECT_FALSE(parse_json(std::string(" ") + value + " x", "here")) << value;
+  }
+}
+
 }  // namespace
 }  // namespace fathom
