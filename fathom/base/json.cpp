@@ -344,9 +344,11 @@ Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimit
     return Error{ErrorCode::bad_input, "JSON of " + std::to_string(text.size()) + " bytes", std::string(where),
                  "the limit is " + std::to_string(limits.bytes) + " bytes"};
   }
-  if (trimmed(text) == "null") return Json();  // simdjson 3.1 does not find it behind blanks at the root
+  // simdjson 3.1 does not find an atom at the root when there are blanks around it.
+  const std::string_view inner = trimmed(text);
+  const int64_t skipped = inner.empty() ? 0 : inner.data() - text.data();
   od::parser parser;
-  const simdjson::padded_string padded(text);
+  const simdjson::padded_string padded(inner);
   od::document document;
   if (const auto error = parser.iterate(padded).get(document)) return bad_json(simdjson::error_message(error), where);
   Json out;
@@ -367,7 +369,7 @@ Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimit
     std::string message = simdjson::error_message(error);
     const char* at = nullptr;
     if (!document.current_location().get(at) && at >= padded.data() && at <= padded.data() + padded.size()) {
-      message += " near byte " + std::to_string(at - padded.data());
+      message += " near byte " + std::to_string(skipped + (at - padded.data()));
     }
     return bad_json(std::move(message), where);
   }
@@ -375,11 +377,11 @@ Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimit
   // holds is not passed, so numbers are compared with the whole text.
   const char* rest = nullptr;
   if (out.is_number()) {
-    if (trimmed(text) != out.text) return bad_json("text after the JSON value", where);
+    if (inner != out.text) return bad_json("text after the JSON value", where);
   } else if (!document.current_location().get(rest)) {
     const std::string_view tail(rest, size_t(padded.data() + padded.size() - rest));
     if (!trimmed(tail).empty()) {
-      return bad_json("text after the JSON value, at byte " + std::to_string(rest - padded.data()), where);
+      return bad_json("text after the JSON value, at byte " + std::to_string(skipped + (rest - padded.data())), where);
     }
   }
   return out;
