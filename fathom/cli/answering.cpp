@@ -3,7 +3,9 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <random>
 
+#include "fathom/base/check.h"
 #include "fathom/cli/terminal.h"
 
 namespace fathom::cli {
@@ -48,8 +50,9 @@ Json to_json(const Answer& answer, int64_t index, const Tokenizer* tokenizer) {
   tree.set("text", Json::of(answer.text));
   tree.set("reasoning", Json::of(answer.reasoning));
   Json calls = Json::array();
-  for (const ToolCall& call : answer.calls) {
+  for (const recipe::ToolCall& call : answer.calls) {
     Json entry = Json::object();
+    entry.set("id", Json::of(call.id));
     entry.set("name", Json::of(call.name));
     entry.set("arguments", Json::of(call.arguments));
     calls.push(std::move(entry));
@@ -65,6 +68,7 @@ Json to_json(const Answer& answer, int64_t index, const Tokenizer* tokenizer) {
   usage.set("cached_tokens", Json::of(u.cached_tokens));
   usage.set("replayed_tokens", Json::of(u.replayed_tokens));
   usage.set("completion_tokens", Json::of(u.generated_tokens));
+  usage.set("reasoning_tokens", Json::of(answer.reasoning_tokens));
   usage.set("total_tokens", Json::of(u.prompt_tokens + u.generated_tokens));
   usage.set("encoder_rows", Json::of(u.encoder_rows));
   usage.set("decoder_rows", Json::of(u.decoder_rows));
@@ -92,13 +96,36 @@ Error for_people(Error error) {
   return error;
 }
 
+recipe::Parsing plain_parsing(std::vector<std::string> stops) {
+  recipe::Parsing parsing;
+  parsing.tool_calls = false;
+  parsing.stage = recipe::ThinkingStage::content_continuation;
+  parsing.stop_sequences = std::move(stops);
+  // Without a spelling it is never found, so nothing is taken out of the text.
+  parsing.spellings[recipe::SpecialToken::thinking_end].clear();
+  return parsing;
+}
+
+Answering::Answering(Engine& engine, const Tokenizer* tokenizer) : engine_(engine), tokenizer_(tokenizer) {
+  std::random_device random;
+  seed_ = uint64_t(random()) << 32 | random();
+}
+
 Result<void> Answering::ask(int64_t key, Question question) {
-  const auto id = engine_.submit(question.request);
-  if (!id) return id.error();
   Open open;
   open.key = key;
-  open.splitter = AnswerSplitter(question.start, question.tools);
-  open.question = std::move(question);
+  const Sampling& sampling = question.request.sampling;
+  open.end_ids = sampling.stop_ids;
+  if (!sampling.ignore_eos) open.end_ids.push_back(engine_.config().eos_token_id);
+  const auto prompt_tokens = int64_t(question.request.ids.size());
+  const auto id = engine_.submit(std::move(question.request));
+  if (!id) return id.error();
+  if (tokenizer_ != nullptr) open.reader.emplace(std::move(question.parsing), tokenizer_, seed_++);
+  open.body = std::move(question.body);
+  if (open.body) {
+    const recipe::AnswerStart start{{prompt_tokens, 0}, "", false};
+    std::visit([&](auto& body) { body.start(start); }, *open.body);
+  }
   open_.emplace(*id, std::move(open));
   return {};
 }
@@ -109,86 +136,104 @@ void Answering::cancel(int64_t key) {
   }
 }
 
-void Answering::show(Open& open, const AnswerPiece& piece, const OnPiece& on_piece) {
-  using Channel = AnswerPiece::Channel;
-  if (piece.text.empty()) return;
-  switch (piece.channel) {
-    case Channel::reasoning: open.answer.reasoning += piece.text; break;
-    case Channel::text: open.answer.text += piece.text; break;
-    case Channel::calls: open.calls += piece.text; break;
+void Answering::deliver(Open& open, const OnDelta& on_delta) {
+  using Kind = recipe::Delta::Kind;
+  Answer& answer = open.answer;
+  for (const recipe::Delta& delta : open.reader->deltas()) {
+    switch (delta.kind) {
+      case Kind::reasoning: answer.reasoning += delta.text; break;
+      case Kind::content: answer.text += delta.text; break;
+      case Kind::call:
+        answer.calls.push_back({std::string(delta.id), std::string(delta.text), ""});
+        open.whole.push_back(false);
+        break;
+      case Kind::arguments: answer.calls[size_t(delta.call)].arguments += delta.text; break;
+      case Kind::call_end: open.whole[size_t(delta.call)] = true; break;
+      case Kind::call_dropped: break;
+    }
+    if (open.body) std::visit([&](auto& body) { body.write(delta); }, *open.body);
+    on_delta(open.key, delta);
   }
-  on_piece(open.key, piece);
 }
 
-void Answering::take(Open& open, const Event& event, const OnPiece& on_piece) {
-  using Channel = AnswerPiece::Channel;
+void Answering::take(Open& open, const Event& event, const OnDelta& on_delta) {
   Answer& answer = open.answer;
   answer.prompt_logprobs.insert(answer.prompt_logprobs.end(), event.prompt_logprobs.begin(),
                                 event.prompt_logprobs.end());
-  const Sampling& sampling = open.question.request.sampling;
-  for (size_t i = 0; i < event.ids.size() && !open.stopped; ++i) {
-    const int32_t id = event.ids[i];
-    answer.ids.push_back(id);
-    if (i < event.logprobs.size()) answer.logprobs.push_back(event.logprobs[i]);
-    // The token that ended the answer is no text.
-    const bool last = event.finish && event.finish->reason == FinishReason::stop && i + 1 == event.ids.size();
-    const bool ends = (id == engine_.config().eos_token_id && !sampling.ignore_eos) ||
-                      std::count(sampling.stop_ids.begin(), sampling.stop_ids.end(), id) > 0;
-    if (tokenizer_ == nullptr || (last && ends)) continue;
-    for (AnswerPiece& piece : open.splitter.push(open.utf8.push(tokenizer_->bytes_of(id)))) {
-      if (piece.channel != Channel::text || open.question.stops.empty()) {
-        show(open, piece, on_piece);
-        continue;
-      }
-      // A stop text may be spread over tokens: hold back what may be its beginning.
-      open.held += piece.text;
-      size_t found = std::string::npos, keep = 0;
-      for (const std::string& stop : open.question.stops) {
-        found = std::min(found, open.held.find(stop));
-        for (size_t n = std::min(stop.size() - 1, open.held.size()); n > keep; --n) {
-          if (stop.compare(0, n, open.held, open.held.size() - n, n) == 0) keep = n;
-        }
-      }
-      const size_t shown = found != std::string::npos ? found : open.held.size() - keep;
-      show(open, {Channel::text, open.held.substr(0, shown)}, on_piece);
-      open.held.erase(0, shown);
-      if (found != std::string::npos) {
-        open.stopped = true;
-        open.held.clear();
-        break;
-      }
+  if (open.stopped || event.ids.empty()) return;
+  answer.ids.insert(answer.ids.end(), event.ids.begin(), event.ids.end());
+  answer.logprobs.insert(answer.logprobs.end(), event.logprobs.begin(), event.logprobs.end());
+  if (!open.reader) return;
+  std::span<const int32_t> ids = event.ids;
+  // The token that ended the answer is no text, but it was generated and is counted.
+  const bool ended = event.finish && event.finish->reason == FinishReason::stop &&
+                     std::count(open.end_ids.begin(), open.end_ids.end(), ids.back()) > 0;
+  if (ended) ids = ids.first(ids.size() - 1);
+  open.logprobs.clear();
+  if (open.body) {
+    for (size_t i = 0; i < ids.size() && !event.logprobs.empty(); ++i) {
+      const TokenLogprob& from = event.logprobs[i];
+      open.logprobs.push_back({from.id, from.logprob, from.top});
     }
+  }
+  const Result<void> fed = open.reader->tokens(ids, open.logprobs);
+  check(fed.ok(), "an open answer takes tokens");
+  deliver(open, on_delta);
+  if (open.reader->finished()) {
+    open.stopped = true;
+    const auto kept = size_t(open.reader->usage().completion_tokens);
+    answer.ids.resize(kept);
+    if (!answer.logprobs.empty()) answer.logprobs.resize(kept);
+  } else if (ended) {
+    const Result<void> counted = open.reader->text("", 1);
+    check(counted.ok(), "an open answer takes the end token");
   }
 }
 
-void Answering::finish(Open& open, const Finish& end, const OnPiece& on_piece, const OnAnswer& on_answer) {
+void Answering::finish(Open& open, const Finish& end, const OnDelta& on_delta, const OnAnswer& on_answer) {
   Answer& answer = open.answer;
-  if (!open.stopped) {
-    for (AnswerPiece& piece : open.splitter.finish()) {
-      if (piece.channel == AnswerPiece::Channel::text) piece.text = std::exchange(open.held, {}) + piece.text;
-      show(open, piece, on_piece);
-    }
-    show(open, {AnswerPiece::Channel::text, open.held}, on_piece);
-  }
-  answer.calls = parse_calls(open.calls);
   answer.usage = end.usage;
   answer.error = end.error;
   answer.finish_reason = name_of(end.reason);
-  if (open.stopped) answer.finish_reason = name_of(FinishReason::stop);
-  if (answer.finish_reason == name_of(FinishReason::stop) && !answer.calls.empty()) answer.finish_reason = "tool_calls";
+  if (open.stopped) answer.usage.generated_tokens = int64_t(answer.ids.size());
+  if (open.reader) {
+    if (!open.stopped) {
+      const bool stop = end.reason == FinishReason::stop;
+      const Result<void> ended =
+          open.reader->finish(stop ? recipe::BackendFinish::stop : recipe::BackendFinish::length);
+      check(ended.ok(), "an open answer can be finished");
+      deliver(open, on_delta);
+    }
+    recipe::AnswerEnd read = open.reader->end();
+    answer.reasoning_tokens = read.usage.reasoning_tokens;
+    if (open.stopped || end.reason == FinishReason::stop) {
+      answer.finish_reason = read.reason == recipe::FinishReason::tool_calls ? "tool_calls" : "stop";
+    }
+    if (open.body) {
+      read.usage.prompt_tokens = end.usage.prompt_tokens;
+      read.usage.cached_tokens = end.usage.cached_tokens;
+      std::visit([&](auto& body) { body.finish(read); }, *open.body);
+      recipe::append_body(answer.body, *open.body);
+    }
+  }
+  size_t whole = 0;
+  for (size_t i = 0; i < answer.calls.size(); ++i) {
+    if (open.whole[i] && whole++ != i) answer.calls[whole - 1] = std::move(answer.calls[i]);
+  }
+  answer.calls.resize(whole);
   on_answer(open.key, std::move(answer));
 }
 
-void Answering::step(const OnPiece& on_piece, const OnAnswer& on_answer) {
+void Answering::step(const OnDelta& on_delta, const OnAnswer& on_answer) {
   for (const Event& event : engine_.step()) {
     const auto found = open_.find(event.request);
     if (found == open_.end()) continue;
     Open& open = found->second;
     const bool was_stopped = open.stopped;
-    take(open, event, on_piece);
+    take(open, event, on_delta);
     if (open.stopped && !was_stopped && !event.finish) engine_.cancel(event.request);
     if (event.finish) {
-      finish(open, *event.finish, on_piece, on_answer);
+      finish(open, *event.finish, on_delta, on_answer);
       open_.erase(found);
     }
   }

@@ -1,36 +1,40 @@
 // fathom/cli/answering.h
-// Questions to texts: submits requests to an engine, turns its events into pieces of text as they come, finds stop
-// texts, and gives each finished answer as one value. `generate`, its batch mode and `chat` share it.
+// Questions to answers: submits requests to an engine, reads its tokens through the codec into reasoning, text and
+// calls as they come, and gives each finished answer as one value. `generate`, its batch mode and `chat` share it.
 #pragma once
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fathom/base/json.h"
-#include "fathom/cli/plain_prompt.h"
 #include "fathom/engine/engine.h"
+#include "fathom/recipe/codec.h"
 #include "fathom/tokenizer/tokenizer.h"
-#include "fathom/tokenizer/utf8_stream.h"
 
 namespace fathom::cli {
 
+/// How a plain continuation is read: all of it is text, up to the first of the stop texts.
+recipe::Parsing plain_parsing(std::vector<std::string> stops = {});
+
 struct Question {
   Request request;
-  std::vector<std::string> stops;  // texts; the answer ends before the first that appears in it
-  AnswerSplitter::Start start = AnswerSplitter::Start::plain;
-  bool tools = false;  // the answer may hold a block of tool calls
+  recipe::Parsing parsing = plain_parsing();
+  std::optional<recipe::AnswerBody> body;  // when there is one, the answer also comes as its JSON
 };
 
 struct Answer {
   std::string text, reasoning;
-  std::vector<ToolCall> calls;
-  std::vector<int32_t> ids;  // all that was generated, the end token included; cut at a stop text
+  std::vector<recipe::ToolCall> calls;  // whole ones; a call that the end cut off is not among them
+  std::vector<int32_t> ids;             // all that was generated, the end token included; cut at a stop text
   std::vector<TokenLogprob> logprobs, prompt_logprobs;
   std::string finish_reason;  // stop, length, tool_calls, cancelled, failed
   std::optional<Error> error;
+  std::string body;  // JSON in the form of the question's API, when asked for
   Usage usage;
+  int64_t reasoning_tokens = 0;
 };
 
 /// {"index","text","reasoning","tool_calls","token_ids","finish_reason","usage","timing"} and, when asked for,
@@ -44,34 +48,38 @@ Error for_people(Error error);
 class Answering {
  public:
   /// Both must outlive it. Without a tokenizer answers have ids but no text.
-  Answering(Engine& engine, const Tokenizer* tokenizer) : engine_(engine), tokenizer_(tokenizer) {}
+  Answering(Engine& engine, const Tokenizer* tokenizer);
 
-  using OnPiece = std::function<void(int64_t key, const AnswerPiece& piece)>;
+  /// The delta's views live during the call only.
+  using OnDelta = std::function<void(int64_t key, const recipe::Delta& delta)>;
   using OnAnswer = std::function<void(int64_t key, Answer answer)>;
 
   /// Queues a question under the caller's key. Errors: those of Engine::submit; then nothing is queued.
   Result<void> ask(int64_t key, Question question);
-  /// One step of the engine. Pieces of an answer come before the answer itself.
-  void step(const OnPiece& on_piece, const OnAnswer& on_answer);
+  /// One step of the engine. Deltas of an answer come before the answer itself. Allocates nothing a token, but for the
+  /// answer that grows.
+  void step(const OnDelta& on_delta, const OnAnswer& on_answer);
   void cancel(int64_t key);
   int64_t running() const { return int64_t(open_.size()); }
 
  private:
   struct Open {
     int64_t key = 0;
-    Question question;
-    AnswerSplitter splitter{AnswerSplitter::Start::plain, false};
-    Utf8Stream utf8;
+    std::vector<int32_t> end_ids;                // tokens that end the answer and are no text
+    std::optional<recipe::AnswerReader> reader;  // none without a tokenizer
+    std::optional<recipe::AnswerBody> body;
     Answer answer;
-    std::string held, calls;  // text that may begin a stop text; markup of tool calls
-    bool stopped = false;     // a stop text was found; what else comes is dropped
+    std::vector<char> whole;                     // which calls are complete
+    std::vector<recipe::TokenLogprob> logprobs;  // of one event, for the body
+    bool stopped = false;                        // a stop text was found; what else comes is dropped
   };
-  void take(Open& open, const Event& event, const OnPiece& on_piece);
-  void show(Open& open, const AnswerPiece& piece, const OnPiece& on_piece);
-  void finish(Open& open, const Finish& end, const OnPiece& on_piece, const OnAnswer& on_answer);
+  void take(Open& open, const Event& event, const OnDelta& on_delta);
+  void deliver(Open& open, const OnDelta& on_delta);
+  void finish(Open& open, const Finish& end, const OnDelta& on_delta, const OnAnswer& on_answer);
 
   Engine& engine_;
   const Tokenizer* tokenizer_;
+  uint64_t seed_;  // of call ids
   std::map<RequestId, Open> open_;
 };
 

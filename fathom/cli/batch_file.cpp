@@ -136,11 +136,11 @@ BatchOutput::~BatchOutput() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-Result<void> BatchOutput::append(const std::string& id, std::string_view key, const Json& value) {
+Result<void> BatchOutput::append(const std::string& id, std::string_view key, std::string_view value) {
   std::string line = "{\"id\":" + id + ",";
   append_json_string(line, key);
   line += ':';
-  append_json(line, value);
+  line += value;
   line += "}\n";
   std::string_view rest = line;
   while (!rest.empty()) {  // one write, unless the disk takes only a part

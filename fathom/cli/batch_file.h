@@ -47,8 +47,9 @@ class BatchOutput {
   const std::set<std::string>& failed() const { return failed_; }
   int64_t cut_bytes() const { return cut_bytes_; }
 
-  /// `{"id":ID,KEY:VALUE}` and a line break. Errors: failed with the system's reason (a full disk).
-  Result<void> append(const std::string& id, std::string_view key, const Json& value);
+  /// `{"id":ID,KEY:VALUE}` and a line break; `value` is JSON of one line. Errors: failed with the system's reason (a
+  /// full disk).
+  Result<void> append(const std::string& id, std::string_view key, std::string_view value);
   /// Everything appended is on the disk afterwards.
   Result<void> sync();
 

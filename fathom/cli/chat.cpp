@@ -1,6 +1,7 @@
 // fathom/cli/chat.cpp
 // `fathom chat`: a conversation in the terminal (design/cli.md 2). Each question sends the whole conversation again;
-// the engine's cache makes that cheap once it keeps prefixes.
+// the engine's cache makes that cheap once it keeps prefixes. When an answer calls tools, the next lines are the
+// results of its calls, in their order; behind the last one the model goes on.
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,11 +10,13 @@
 #include <memory>
 
 #include "fathom/base/mapped_file.h"
-#include "fathom/cli/generate.h"
+#include "fathom/cli/answer_text.h"
+#include "fathom/cli/chat_history.h"
+#include "fathom/cli/chat_request.h"
 #include "fathom/cli/interrupt.h"
+#include "fathom/cli/loaded_model.h"
 #include "fathom/cli/option_value.h"
 #include "fathom/cli/program.h"
-#include "fathom/cli/reasoning_text.h"
 #include "fathom/cli/terminal.h"
 
 namespace fathom::cli {
@@ -64,77 +67,16 @@ constexpr const char* kHelp =
     "  /retry             ask the last question again\n"
     "  /stats             what the last answer cost\n"
     "  /tokens            how long the conversation is\n"
-    "  /save FILE         write the conversation as JSON; /load FILE reads it\n"
-    "  /exit              leave, as Ctrl-D does; Ctrl-C stops an answer\n";
+    "  /save FILE         write the conversation as a Chat Completions request;\n"
+    "                     /load FILE reads it\n"
+    "  /exit              leave, as Ctrl-D does; Ctrl-C stops an answer\n"
+    "When an answer calls a tool, the next line is the call's result (an empty line:\n"
+    "an empty result); with several calls one line each, in their order.\n";
 
-/// Conversation as the messages of a chat request, and back.
-Json to_json(const Conversation& conversation) {
-  Json messages = Json::array();
-  for (const Turn& turn : conversation.turns) {
-    constexpr std::array<const char*, 4> kRoles = {"system", "user", "assistant", "tool"};
-    Json message = Json::object();
-    message.set("role", Json::of(kRoles[size_t(turn.role)]));
-    message.set("content", Json::of(turn.text));
-    if (!turn.reasoning.empty()) message.set("reasoning_content", Json::of(turn.reasoning));
-    if (!turn.calls.empty()) {
-      Json calls = Json::array();
-      for (const ToolCall& call : turn.calls) {
-        Json function = Json::object();
-        function.set("name", Json::of(call.name));
-        function.set("arguments", Json::of(call.arguments));
-        Json entry = Json::object();
-        entry.set("type", Json::of("function"));
-        entry.set("function", std::move(function));
-        calls.push(std::move(entry));
-      }
-      message.set("tool_calls", std::move(calls));
-    }
-    messages.push(std::move(message));
-  }
-  Json tree = Json::object();
-  tree.set("messages", std::move(messages));
-  return tree;
-}
-
-Result<std::vector<Turn>> read_turns(const std::string& path) {
-  const auto text = read_file(path, int64_t(64) << 20);
-  if (!text) return text.error();
-  const auto tree = parse_json(*text, path);
-  if (!tree) return tree.error();
-  const Json* messages = tree->find("messages");
-  if (messages == nullptr || !messages->is_array()) {
-    return Error{ErrorCode::bad_input, "no \"messages\" list", path, "load a file that /save wrote"};
-  }
-  std::vector<Turn> turns;
-  for (const Json& message : messages->items) {
-    const Json* role = message.find("role");
-    const Json* content = message.find("content");
-    Turn turn;
-    const std::string name = role != nullptr ? role->text : "";
-    if (name == "system") {
-      turn.role = Turn::Role::system;
-    } else if (name == "assistant") {
-      turn.role = Turn::Role::assistant;
-    } else if (name == "tool") {
-      turn.role = Turn::Role::tool;
-    } else if (name != "user") {
-      return Error{ErrorCode::bad_input, "message " + std::to_string(turns.size()) + " has the role \"" + name + "\"",
-                   path, "use system, user, assistant or tool"};
-    }
-    if (content != nullptr && content->is_string()) turn.text = content->text;
-    if (const Json* reasoning = message.find("reasoning_content")) turn.reasoning = reasoning->text;
-    if (const Json* calls = message.find("tool_calls")) {
-      for (const Json& call : calls->items) {
-        const Json* function = call.find("function");
-        const Json* call_name = function != nullptr ? function->find("name") : nullptr;
-        const Json* arguments = function != nullptr ? function->find("arguments") : nullptr;
-        if (call_name != nullptr && arguments != nullptr) turn.calls.push_back({call_name->text, arguments->text});
-      }
-    }
-    turns.push_back(std::move(turn));
-  }
-  return turns;
-}
+/// The last two are understood but not listed.
+constexpr std::array<const char*, 15> kCommands = {"help", "new",  "system", "effort", "tools",
+                                                   "set",  "undo", "retry",  "stats",  "tokens",
+                                                   "save", "load", "exit",   "quit",   "image"};
 
 /// The state of one run of `chat`.
 class Chat {
@@ -143,41 +85,58 @@ class Chat {
       : settings_(std::move(settings)), common_(common), tokenizer_(*model.tokenizer), engine_(engine) {}
 
   Result<void> begin() {
-    if (settings_.system) set_system(*settings_.system);
+    frame_.system = settings_.system;
     if (auto set = set_effort(settings_.effort); !set) return set;
     return settings_.tools.empty() ? Result<void>() : set_tools(settings_.tools);
   }
 
+  /// What is asked for on a terminal: a message, or the result of a call.
+  std::string prompt() const {
+    const auto call = open_call(messages_);
+    return call ? "result of " + call->name + "> " : "> ";
+  }
+
   /// False: leave. Mistakes in a command are told and the conversation goes on.
   Result<bool> line(const std::string& text) {
+    if (const size_t valid = valid_utf8_prefix(text); valid < text.size()) {
+      tell("this line is not valid UTF-8 at byte " + with_commas(int64_t(valid)) + ": it is left out\n");
+      return true;
+    }
+    if (const auto call = open_call(messages_); call && !is_command(text)) {
+      messages_.push(tool_message(call->id, text));
+      return open_call(messages_) ? Result<bool>(true) : answer();
+    }
     if (text.empty()) return true;
     if (text.starts_with('/')) return command(text);
-    conversation_.turns.push_back({Turn::Role::user, text, {}, {}});
+    messages_.push(chat_message("user", text));
     return answer();
   }
 
  private:
-  void set_system(const std::string& text) {
-    auto& turns = conversation_.turns;
-    if (!turns.empty() && turns[0].role == Turn::Role::system) turns.erase(turns.begin());
-    if (!text.empty()) turns.insert(turns.begin(), {Turn::Role::system, text, {}, {}});
+  /// A result may begin with a slash, as paths do.
+  static bool is_command(const std::string& text) {
+    if (!text.starts_with('/')) return false;
+    const std::string name = text.substr(1, text.find(' ') - 1);
+    return std::count(kCommands.begin(), kCommands.end(), name) > 0;
   }
+
   Result<void> set_effort(const std::string& text) {
-    const auto effort = parse_effort(text);
-    if (!effort) {
-      return Error{ErrorCode::usage, "unknown effort \"" + text + "\"", "--effort",
-                   "use none, low, high, max or a number from 1 to 100"};
-    }
-    conversation_.thinking = effort->thinking;
-    conversation_.effort = effort->number;
+    auto effort = read_effort(text);
+    if (!effort) return effort.error();
+    frame_.effort = std::move(*effort);
     return {};
   }
   Result<void> set_tools(const std::string& path) {
-    GenerateSettings read;
-    read.tools = path;
-    auto frame = chat_frame(read);
-    if (!frame) return frame.error();
-    conversation_.tools = std::move(frame->tools);
+    auto tools = read_tools(path);
+    if (!tools) return tools.error();
+    ChatFrame frame = frame_;
+    frame.tools = std::move(*tools);
+    Json messages = Json::array();
+    messages.push(chat_message("user", ""));
+    const auto request = chat_request(std::move(messages), frame);
+    if (!request) return request.error();
+    if (auto answerable = check_answerable(*request); !answerable) return answerable;
+    frame_ = std::move(frame);
     return {};
   }
 
@@ -186,148 +145,127 @@ class Chat {
     tell(result ? done : error_line(result.error(), common_.json));
   }
 
-  Result<std::vector<int32_t>> ids() const {
-    const RenderedPrompt prompt = render(conversation_);
-    return tokenizer_.encode(prompt.text, prompt.special);
+  Result<Question> question(const Json& messages) const {
+    const auto request = chat_request(messages, frame_);
+    if (!request)
+      return told_of(request.error(), "fathom chat", ErrorCode::usage, "/undo takes the last question back");
+    return codec_question(*request, settings_.sampling, tokenizer_, engine_.config().vocab_size);
   }
 
-  /// Drops the last question and what followed it.
-  bool undo() {
-    auto& turns = conversation_.turns;
-    const auto last =
-        std::find_if(turns.rbegin(), turns.rend(), [](const Turn& t) { return t.role == Turn::Role::user; });
-    if (last == turns.rend()) return false;
-    turns.erase(last.base() - 1, turns.end());
-    return true;
+  /// The last message of the user; none yet: the number of messages.
+  size_t last_question() const {
+    const auto& all = messages_.items;
+    const auto last = std::find_if(all.rbegin(), all.rend(), is_question);
+    return last == all.rend() ? all.size() : size_t(all.rend() - last) - 1;
   }
 
   Result<bool> command(const std::string& text) {
     const size_t space = std::min(text.find(' '), text.size());
     const std::string name = text.substr(1, space - 1);
     const std::string rest = space < text.size() ? text.substr(space + 1) : "";
-    auto& turns = conversation_.turns;
+    auto& all = messages_.items;
     if (name == "exit" || name == "quit") return false;
     if (name == "help") {
       tell(kHelp);
     } else if (name == "new") {
-      std::erase_if(turns, [](const Turn& t) { return t.role != Turn::Role::system; });
+      all.clear();
       tell("a new conversation\n");
     } else if (name == "system") {
-      set_system(rest);
+      frame_.system = rest.empty() ? std::optional<std::string>() : rest;
       tell(rest.empty() ? "no instructions\n" : "instructions set\n");
     } else if (name == "effort") {
       tell(set_effort(rest), "effort set\n");
     } else if (name == "tools") {
       if (rest.empty()) {
-        conversation_.tools = Json::array();
+        frame_.tools = Json::array();
         tell("no tools\n");
       } else {
         const auto set = set_tools(rest);
-        tell(set, std::to_string(conversation_.tools.items.size()) + " tools\n");
+        tell(set, std::to_string(frame_.tools.items.size()) + " tools\n");
       }
     } else if (name == "set") {
       const size_t gap = std::min(rest.find(' '), rest.size());
       tell(set_by_name(settings_.sampling, rest.substr(0, gap), gap < rest.size() ? rest.substr(gap + 1) : ""),
            "set\n");
-    } else if (name == "undo") {
-      tell(undo() ? "the last question is forgotten\n" : "there is no question yet\n");
-    } else if (name == "retry") {
-      const auto last =
-          std::find_if(turns.rbegin(), turns.rend(), [](const Turn& t) { return t.role == Turn::Role::user; });
-      if (last == turns.rend()) {
+    } else if (name == "undo" || name == "retry") {
+      const size_t last = last_question();
+      if (last == all.size()) {
         tell("there is no question yet\n");
         return true;
       }
-      turns.erase(last.base(), turns.end());
-      return answer();
+      all.resize(name == "undo" ? last : last + 1);
+      if (name == "retry") return answer();
+      tell("the last question is forgotten\n");
     } else if (name == "stats") {
       tell(usage_ ? stats_text(*usage_) : "there is no answer yet\n");
     } else if (name == "tokens") {
-      const auto prompt = ids();
-      if (!prompt) return prompt.error();
-      tell(with_commas(int64_t(prompt->size())) + " of " + with_commas(engine_.options().context) + " tokens\n");
+      tell_tokens();
     } else if (name == "save") {
       tell(rest.empty() ? Result<void>(Error{ErrorCode::usage, "no file named", "/save", "pass /save FILE"})
-                        : write_file(rest, to_string(to_json(conversation_)) + "\n"),
+                        : write_file(rest, to_string(chat_body(messages_, frame_)) + "\n"),
            "saved\n");
     } else if (name == "load") {
-      auto read = read_turns(rest);
+      auto read = load_chat(rest, frame_);
       if (read) {
-        turns = std::move(*read);
-        tell(std::to_string(turns.size()) + " messages\n");
+        messages_ = std::move(read->messages);
+        frame_ = std::move(read->frame);
+        tell(std::to_string(all.size() + (frame_.system ? 1 : 0)) + " messages\n");
       } else {
         tell(error_line(read.error(), common_.json));
       }
     } else if (name == "image") {
       tell("this build does not read images yet\n");
     } else {
-      const std::vector<std::string> names = {"help",  "new",   "system", "effort", "tools", "set", "undo",
-                                              "retry", "stats", "tokens", "save",   "load",  "exit"};
+      const std::vector<std::string> names(kCommands.begin(), kCommands.end() - 2);
       const auto near = closest(name, names);
       tell("unknown command /" + name + (near ? ": did you mean /" + *near + "?" : ": /help lists them") + "\n");
     }
     return true;
   }
 
-  /// Asks with the conversation as it stands, whose last turn is a question.
+  void tell_tokens() {
+    size_t tokens = 0;
+    if (!messages_.items.empty()) {
+      const auto asked = question(with_all_results(messages_));
+      if (!asked) return tell(error_line(asked.error(), common_.json));
+      tokens = asked->request.ids.size();
+    }
+    tell(with_commas(int64_t(tokens)) + " of " + with_commas(engine_.options().context) + " tokens\n");
+  }
+
+  /// Asks with the conversation as it stands, whose last message is a question or the result of a call. What cannot be
+  /// asked is told, and that message is taken back.
   Result<bool> answer() {
-    const auto sampling = to_sampling(settings_.sampling, engine_.config().vocab_size);
-    if (!sampling) {
-      tell(error_line(sampling.error(), common_.json));
-      return true;
-    }
-    auto prompt = ids();
-    if (!prompt) return prompt.error();
-    Question question;
-    question.request.ids = std::move(*prompt);
-    question.request.sampling = *sampling;
-    question.stops = settings_.sampling.stop;
-    question.start = conversation_.thinking ? AnswerSplitter::Start::reasoning : AnswerSplitter::Start::text;
-    question.tools = !conversation_.tools.items.empty();
+    auto asked = question(messages_);
     Answering answering(engine_, &tokenizer_);
-    if (auto asked = answering.ask(0, std::move(question)); !asked) {
-      tell(error_line(for_people(asked.error()), common_.json));
-      conversation_.turns.pop_back();
+    Result<void> queued = asked ? answering.ask(0, std::move(*asked)) : Result<void>(asked.error());
+    if (!queued) {
+      tell(error_line(for_people(queued.error()), common_.json));
+      messages_.items.pop_back();
       return true;
     }
-    using Channel = AnswerPiece::Channel;
-    ReasoningText reasoning(shows_reasoning(settings_.reasoning));
-    Result<void> written;
+    AnswerText text(settings_.reasoning);
     std::optional<Answer> answer;
-    bool ends_line = false, cancelled = false;
-    const auto write = [&](const std::string& text) {
-      if (text.empty() || !written || common_.json) return;
-      written = print(text);
-      ends_line = text.ends_with('\n');
-    };
+    bool cancelled = false;
     while (answering.running() > 0) {
       if (interrupted() && !std::exchange(cancelled, true)) answering.cancel(0);
       answering.step(
-          [&](int64_t, const AnswerPiece& piece) {
-            if (piece.channel == Channel::reasoning) {
-              if (settings_.reasoning == "only") write(piece.text);
-              if (reasoning.wanted()) reasoning.write(piece.text);
-            } else if (piece.channel == Channel::text && settings_.reasoning != "only") {
-              reasoning.end();
-              write(piece.text);
-            }
+          [&](int64_t, const recipe::Delta& delta) {
+            if (!common_.json) text.show(delta);
           },
           [&](int64_t, Answer one) { answer = std::move(one); });
     }
     clear_interrupt();
-    reasoning.end();
-    if (!written) return written.error();
     if (answer->error) return *answer->error;
     if (common_.json) {
-      if (auto printed = print(to_string(cli::to_json(*answer, 0, &tokenizer_)) + "\n"); !printed)
-        return printed.error();
+      if (auto printed = print(to_string(to_json(*answer, 0, &tokenizer_)) + "\n"); !printed) return printed.error();
     } else {
-      if (!ends_line && !answer->text.empty()) write("\n");
-      for (const ToolCall& call : answer->calls) write(call.name + "(" + call.arguments + ")\n");
-      if (answer->text.empty() && answer->calls.empty()) write("\n");
+      text.end();
+      if (!text.state()) return text.state().error();
     }
     usage_ = answer->usage;
-    conversation_.turns.push_back({Turn::Role::assistant, answer->text, answer->reasoning, answer->calls});
+    if (cancelled) answer->calls.clear();  // who stops an answer does not want its calls made
+    messages_.push(assistant_message(*answer));
     if (cancelled && ::isatty(STDIN_FILENO) != 1) {
       return interrupted_error("fathom chat", "the answer above is not finished");
     }
@@ -345,15 +283,13 @@ class Chat {
   const Common& common_;
   const Tokenizer& tokenizer_;
   Engine& engine_;
-  Conversation conversation_;
+  ChatFrame frame_;
+  Json messages_ = Json::array();
   std::optional<Usage> usage_;
 };
 
 Result<int> run_chat(const Settings& s, const Common& common) {
-  if (!parse_effort(s.effort)) {
-    return Error{ErrorCode::usage, "unknown effort \"" + s.effort + "\"", "--effort",
-                 "use none, low, high, max or a number from 1 to 100"};
-  }
+  if (auto effort = read_effort(s.effort); !effort) return effort.error();
   const auto model = load_model(common);
   if (!model) return model.error();
   if (!model->tokenizer) {
@@ -373,7 +309,7 @@ Result<int> run_chat(const Settings& s, const Common& common) {
   LineReader reader;
   std::string line;
   for (;;) {
-    if (terminal) print_note("> ");
+    if (terminal) print_note(chat.prompt());
     switch (reader.next(line)) {
       case LineReader::End::closed:
         if (terminal) print_note("\n");

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 
-#include "fathom/base/mapped_file.h"
+#include "fathom/cli/answer_text.h"
 #include "fathom/cli/interrupt.h"
 #include "fathom/cli/option_value.h"
 #include "fathom/cli/program.h"
-#include "fathom/cli/reasoning_text.h"
 #include "fathom/cli/terminal.h"
 #include "fathom/cli/text_input.h"
 
@@ -24,16 +24,32 @@ Error excluded(const std::string& what, const std::string& where, const std::str
 
 /// Options that make no sense together, found before anything is loaded.
 Result<void> check_settings(const GenerateSettings& s) {
-  const int prompts = int(!s.words.empty()) + int(!s.prompt_file.empty()) + int(!s.ids.empty()) + int(!s.input.empty());
+  const int prompts = int(!s.words.empty()) + int(!s.prompt_file.empty()) + int(!s.ids.empty()) +
+                      int(!s.input.empty()) + int(!s.request.empty());
   if (s.words.size() > 1) return excluded("more than one prompt", "fathom generate", "put it in quotes");
   if (prompts > 1) {
     return excluded("more than one source of the prompt", "fathom generate",
-                    "pass one of: a prompt, --prompt-file, --ids, --input");
+                    "pass one of: a prompt, --prompt-file, --ids, --request, --input");
   }
   if (!s.chat) {
     if (s.system) return excluded("--system needs --chat", "--system", "add --chat");
     if (!s.tools.empty()) return excluded("--tools needs --chat", "--tools", "add --chat");
     if (s.effort != "high") return excluded("--effort needs --chat", "--effort", "add --chat");
+    if (!s.schema.empty()) return excluded("--schema needs --chat", "--schema", "add --chat");
+    if (s.regex) return excluded("--regex needs --chat", "--regex", "add --chat");
+  }
+  if (!s.schema.empty() && s.regex) {
+    return excluded("--schema and --regex exclude each other", "--regex", "pass one of them");
+  }
+  if (!s.tools.empty() && (!s.schema.empty() || s.regex)) {
+    return excluded("--tools excludes --schema and --regex", "--tools", "an answer has calls or a form: pass one");
+  }
+  if (!s.api.empty() && s.request.empty()) return excluded("--api needs --request", "--api", "add --request FILE");
+  if (!s.request.empty() && s.chat) {
+    return excluded("--request and --chat exclude each other", "--request", "the request has its messages inside");
+  }
+  if (!s.request.empty() && s.no_bos) {
+    return excluded("--no-bos and --request exclude each other", "--no-bos", "pass one of them");
   }
   if (s.chat && !s.ids.empty()) return excluded("--ids and --chat exclude each other", "--ids", "pass one of them");
   if (s.chat && s.no_bos) return excluded("--no-bos and --chat exclude each other", "--no-bos", "pass one of them");
@@ -95,98 +111,117 @@ std::string logprob_table(const std::vector<TokenLogprob>& tokens, const Tokeniz
   return table.text();
 }
 
-/// Writes an answer as it comes: text to stdout, reasoning dimmed to stderr when that is a terminal. A terminal sees
-/// each piece at once; so does a pipe.
-class Stream {
- public:
-  explicit Stream(std::string reasoning) : mode_(std::move(reasoning)), dim_(shows_reasoning(mode_)) {}
+/// The request in --request. Errors: those of the file; bad_input in the codec's words, usage for what this build has
+/// to refuse.
+Result<recipe::CodecRequest> body_request(const GenerateSettings& s) {
+  const auto body = read_text_input(s.request);
+  if (!body) return body.error();
+  const recipe::Api api = s.api.empty() ? recipe::Api::chat_completions : *recipe::api_of(s.api);
+  auto request = recipe::read_request(api, std::string_view(*body), conversion());
+  if (!request) {
+    return told_of(request.error(), s.request, ErrorCode::bad_input,
+                   std::string("correct the body, or name its form with --api (now ") + recipe::name_of(api) + ")");
+  }
+  if (auto answerable = check_answerable(*request); !answerable) {
+    Error error = answerable.error();
+    error.where = s.request + ", " + error.where;
+    return error;
+  }
+  return request;
+}
 
-  void piece(const AnswerPiece& piece) {
-    using Channel = AnswerPiece::Channel;
-    if (piece.channel == Channel::reasoning) {
-      if (mode_ == "only") write(piece.text);
-      if (dim_.wanted()) dim_.write(piece.text);
-    } else if (piece.channel == Channel::text && mode_ != "only") {
-      dim_.end();
-      write(piece.text);
-    }
-  }
-  void end(const Answer& answer) {
-    dim_.end();
-    if (mode_ != "only") {
-      for (const ToolCall& call : answer.calls) {
-        if (!ends_line_) write("\n");
-        write(call.name + "(" + call.arguments + ")");
-      }
-    }
-    if (!ends_line_) write("\n");
-  }
-  const Result<void>& state() const { return state_; }
-
- private:
-  void write(const std::string& text) {
-    if (text.empty() || !state_) return;
-    state_ = print(text);
-    ends_line_ = text.ends_with('\n');
-  }
-  std::string mode_;
-  ReasoningText dim_;
-  bool ends_line_ = false;
-  Result<void> state_;
+/// What was asked, before a model is there: ids, a plain text, or a request of the codec.
+struct Asked {
+  std::string text;
+  std::optional<recipe::CodecRequest> request;
 };
 
-Result<int> run_one(const GenerateSettings& s, const Common& common) {
-  std::string text;
-  if (s.ids.empty()) {
-    auto read = prompt_text(s);
-    if (!read) return read.error();
-    text = std::move(*read);
+Result<Asked> read_asked(const GenerateSettings& s) {
+  Asked asked;
+  if (!s.request.empty()) {
+    auto request = body_request(s);
+    if (!request) return request.error();
+    asked.request = std::move(*request);
+    return asked;
   }
+  if (!s.ids.empty()) return asked;
+  auto text = prompt_text(s);
+  if (!text) return text.error();
+  asked.text = std::move(*text);
+  if (!s.chat) return asked;
   const auto frame = chat_frame(s);
   if (!frame) return frame.error();
+  auto request = message_request(asked.text, *frame);
+  if (!request) return request.error();
+  asked.request = std::move(*request);
+  return asked;
+}
+
+Result<Question> question_of(const GenerateSettings& s, const Asked& asked, const LoadedModel& model) {
+  const int64_t vocabulary = model.opened.config.vocab_size;
+  if (!s.ids.empty()) {
+    Question question;
+    auto sampling = to_sampling(s.sampling, vocabulary);
+    if (!sampling) return sampling.error();
+    question.request.sampling = std::move(*sampling);
+    question.request.ids.assign(s.ids.begin(), s.ids.end());
+    question.parsing = plain_parsing(s.sampling.stop);
+    for (int64_t id : s.ids) {
+      if (id >= vocabulary) {
+        return excluded("no token has the id " + with_commas(id), "--ids",
+                        "ids go from 0 to " + with_commas(vocabulary - 1));
+      }
+    }
+    return question;
+  }
+  if (!model.tokenizer) {
+    return Error{ErrorCode::not_found, "the model has no tokenizer.json, so it cannot read text", model.name,
+                 "pass token ids with --ids"};
+  }
+  std::string rendered;
+  auto question = Result<Question>(Question());
+  if (asked.request) {
+    const bool whole_body = !s.request.empty();
+    const SamplingSettings sampling =
+        whole_body ? overlaid(settings_of(asked.request->converted.inference), s.sampling) : s.sampling;
+    question = codec_question(*asked.request, sampling, *model.tokenizer, vocabulary, &rendered);
+  } else {
+    question = plain_question(asked.text, !s.no_bos, s.sampling, *model.tokenizer, vocabulary);
+    if (question && s.show_prompt) rendered = model.tokenizer->decode(question->request.ids);
+  }
+  if (!question) return question;
+  if (s.show_prompt) print_note(rendered + "\n");
+  if (question->request.ids.empty()) {
+    return excluded("the prompt is empty", "--no-bos", "pass a text, or leave --no-bos out");
+  }
+  return question;
+}
+
+Result<int> run_one(const GenerateSettings& s, const Common& common) {
+  const auto asked = read_asked(s);
+  if (!asked) return asked.error();
 
   const InterruptScope scope;
   const auto model = load_model(common);
   if (!model) return model.error();
   const Tokenizer* tokenizer = model->tokenizer ? &*model->tokenizer : nullptr;
-  const auto sampling = to_sampling(s.sampling, model->opened.config.vocab_size);
-  if (!sampling) return sampling.error();
-  Question question;
-  if (!s.ids.empty()) {
-    question.request.ids.assign(s.ids.begin(), s.ids.end());
-    for (int64_t id : s.ids) {
-      if (id >= model->opened.config.vocab_size) {
-        return excluded("no token has the id " + with_commas(id), "--ids",
-                        "ids go from 0 to " + with_commas(model->opened.config.vocab_size - 1));
-      }
-    }
-  } else if (tokenizer == nullptr) {
-    return Error{ErrorCode::not_found, "the model has no tokenizer.json, so it cannot read text", model->name,
-                 "pass token ids with --ids"};
-  } else if (s.chat) {
-    std::string rendered;
-    auto made = chat_question(*frame, text, *tokenizer, &rendered);
-    if (!made) return made.error();
-    question = std::move(*made);
-    if (s.show_prompt) print_note(rendered + "\n");
-  } else {
-    question = plain_question(text, !s.no_bos, *tokenizer);
-    if (s.show_prompt) print_note(tokenizer->decode(question.request.ids) + "\n");
-  }
-  if (question.request.ids.empty()) {
-    return excluded("the prompt is empty", "--no-bos", "pass a text, or leave --no-bos out");
-  }
-  question.request.sampling = *sampling;
-  question.request.prompt_logprobs = s.prompt_logprobs;
-  question.stops = s.sampling.stop;
+  auto question = question_of(s, *asked, *model);
+  if (!question) return question.error();
+  question->request.prompt_logprobs = s.prompt_logprobs;
 
   EngineSettings settings = s.engine;
   if (!settings.sequences) settings.sequences = std::min<int64_t>(s.answers, 16);
   auto engine = open_engine(*model, settings, common);
   if (!engine) return engine.error();
+  if (!s.request.empty() && !s.sampling.max_tokens) {
+    const auto most = recipe::resolve_max_tokens(asked->request->converted, int64_t(question->request.ids.size()),
+                                                 engine->options().context);
+    if (!most) return told_of(most.error(), s.request, ErrorCode::out_of_range, "pass a larger --context");
+    question->request.sampling.max_tokens = *most;
+  }
   Answering answering(*engine, tokenizer);
   for (int64_t i = 0; i < s.answers; ++i) {
-    Question one = question;
+    Question one{question->request, question->parsing, {}};
     // Different answers of one run must differ; the same run again must not.
     if (one.request.sampling.seed) *one.request.sampling.seed += uint64_t(i);
     if (auto asked = answering.ask(i, std::move(one)); !asked) return for_people(asked.error());
@@ -194,18 +229,18 @@ Result<int> run_one(const GenerateSettings& s, const Common& common) {
 
   // One answer streams; several would be mixed, so they are printed whole, in order.
   const bool streams = s.answers == 1 && !common.json && tokenizer != nullptr;
-  Stream stream(s.reasoning);
+  AnswerText stream(s.reasoning);
   Usage usage;
   std::vector<std::optional<Answer>> answers(static_cast<size_t>(s.answers));
   Result<void> written;
   while (answering.running() > 0 && !interrupted() && stream.state() && written) {
     answering.step(
-        [&](int64_t, const AnswerPiece& piece) {
-          if (streams) stream.piece(piece);
+        [&](int64_t, const recipe::Delta& delta) {
+          if (streams) stream.show(delta);
         },
         [&](int64_t index, Answer answer) {
           add(usage, answer.usage);
-          if (streams) stream.end(answer);
+          if (streams) stream.end();
           if (common.json && !answer.error) written = print(to_string(to_json(answer, index, tokenizer)) + "\n");
           answers[size_t(index)] = std::move(answer);
         });
@@ -227,9 +262,11 @@ Result<int> run_one(const GenerateSettings& s, const Common& common) {
         for (size_t k = 0; k < answer.ids.size(); ++k) out += (k > 0 ? " " : "") + std::to_string(answer.ids[k]);
       } else {
         out += s.reasoning == "only" ? answer.reasoning : answer.text;
-        for (const ToolCall& call : answer.calls) out += "\n" + call.name + "(" + call.arguments + ")";
+        if (s.reasoning != "only") {
+          for (const recipe::ToolCall& call : answer.calls) out += (out.ends_with('\n') ? "" : "\n") + call_block(call);
+        }
       }
-      out += "\n";
+      if (!out.ends_with('\n')) out += "\n";
     }
     if (!answer.prompt_logprobs.empty()) out += "\nprompt\n" + logprob_table(answer.prompt_logprobs, tokenizer);
     if (!answer.logprobs.empty()) out += "\nanswer\n" + logprob_table(answer.logprobs, tokenizer);
@@ -275,14 +312,34 @@ std::vector<Option> options_of(GenerateSettings& s) {
        .help = "with --chat: functions that the answer may call",
        .group = ask,
        .target = &s.tools},
+      {.name = "schema",
+       .value = "FILE.json",
+       .help = "with --chat: a JSON Schema that the answer must follow",
+       .group = ask,
+       .target = &s.schema},
+      {.name = "regex",
+       .value = "R",
+       .help = "with --chat: an expression that the answer must match",
+       .group = ask,
+       .target = &s.regex},
+      {.name = "request",
+       .value = "FILE.json",
+       .help = "a whole request body; its sampling settings hold where no option says otherwise",
+       .group = ask,
+       .target = &s.request},
+      {.name = "api",
+       .value = "API",
+       .help = "form of --request",
+       .fallback = "chat",
+       .group = ask,
+       .target = &s.api,
+       .choices = {"chat", "responses", "messages"}},
       {.name = "show-prompt",
        .help = "the prompt as the model reads it, on stderr",
        .group = ask,
        .target = &s.show_prompt},
   };
-  for (const char* later : {"image", "schema", "regex", "request", "api"}) {
-    options.push_back({.name = later, .planned = true});
-  }
+  options.push_back({.name = "image", .planned = true});
   std::vector<Option> sampling = sampling_options(s.sampling);
   options.insert(options.end(), sampling.begin(), sampling.end());
   const std::vector<Option> rest = {
@@ -308,7 +365,8 @@ std::vector<Option> options_of(GenerateSettings& s) {
       {.name = "stats", .help = "tokens, times, drafts and peak memory, on stderr", .group = show, .target = &s.stats},
       {.name = "input",
        .value = "FILE.jsonl",
-       .help = "one prompt a line: {\"id\", \"prompt\" or \"token_ids\", ...}",
+       .help =
+           "one prompt a line: {\"id\", \"prompt\" or \"token_ids\", ...}, or a request: {\"id\", \"url\", \"body\"}",
        .group = many,
        .target = &s.input},
       {.name = "output",
@@ -340,48 +398,34 @@ std::vector<Option> options_of(GenerateSettings& s) {
 Result<ChatFrame> chat_frame(const GenerateSettings& s) {
   ChatFrame frame;
   frame.system = s.system;
-  const auto effort = parse_effort(s.effort);
-  if (!effort) {
-    return Error{ErrorCode::usage, "unknown effort \"" + s.effort + "\"", "--effort",
-                 "use none, low, high, max or a number from 1 to 100"};
+  auto effort = read_effort(s.effort);
+  if (!effort) return effort.error();
+  frame.effort = std::move(*effort);
+  if (!s.tools.empty()) {
+    auto tools = read_tools(s.tools);
+    if (!tools) return tools.error();
+    frame.tools = std::move(*tools);
   }
-  frame.effort = *effort;
-  if (s.tools.empty()) return frame;
-  const auto text = read_file(s.tools, int64_t(64) << 20);
-  if (!text) return text.error();
-  const auto tree = parse_json(*text, s.tools);
-  if (!tree) return tree.error();
-  auto tools = read_tools(*tree, s.tools);
-  if (!tools) return tools.error();
-  frame.tools = std::move(*tools);
+  if (!s.schema.empty() || s.regex) {
+    auto format = s.regex ? read_regex(*s.regex) : read_schema(s.schema);
+    if (!format) return format.error();
+    frame.format = std::move(*format);
+  }
   return frame;
 }
 
-Result<Question> chat_question(const ChatFrame& frame, std::string_view message, const Tokenizer& tokenizer,
-                               std::string* rendered) {
-  Conversation conversation;
-  if (frame.system) conversation.turns.push_back({Turn::Role::system, *frame.system, {}, {}});
-  conversation.turns.push_back({Turn::Role::user, std::string(message), {}, {}});
-  conversation.thinking = frame.effort.thinking;
-  conversation.effort = frame.effort.number;
-  conversation.tools = frame.tools;
-  const RenderedPrompt prompt = render(conversation);
-  if (rendered != nullptr) *rendered = prompt.text;
-  auto ids = tokenizer.encode(prompt.text, prompt.special);
-  if (!ids) return ids.error();
-  Question question;
-  question.request.ids = std::move(*ids);
-  question.start = frame.effort.thinking ? AnswerSplitter::Start::reasoning : AnswerSplitter::Start::text;
-  question.tools = !frame.tools.items.empty();
-  return question;
-}
-
-Question plain_question(std::string_view text, bool with_bos, const Tokenizer& tokenizer) {
-  Question question;
-  question.request.ids = tokenizer.encode(text);
-  auto& ids = question.request.ids;
-  if (with_bos && (ids.empty() || ids[0] != Tokenizer::kBegin)) ids.insert(ids.begin(), Tokenizer::kBegin);
-  return question;
+Result<recipe::CodecRequest> message_request(std::string_view message, const ChatFrame& frame) {
+  Json messages = Json::array();
+  messages.push(chat_message("user", message));
+  auto request = chat_request(std::move(messages), frame);
+  if (!request) return told_of(request.error(), "--chat", ErrorCode::usage, "see fathom generate --help");
+  if (auto answerable = check_answerable(*request); !answerable) {
+    Error error = answerable.error();
+    const bool regex = request->converted.conversation.format.kind == recipe::ResponseFormat::Kind::regex;
+    error.where = error.where == "tools" ? "--tools" : regex ? "--regex" : "--schema";
+    return error;
+  }
+  return request;
 }
 
 Command generate_command() {

@@ -1,9 +1,8 @@
 // fathom/cli/generate.h
-// What the two halves of `fathom generate` share: its options, and how a text becomes a question.
+// What the two halves of `fathom generate` share: its options, and what stands around the message of --chat.
 #pragma once
-#include <memory>
-
 #include "fathom/cli/answering.h"
+#include "fathom/cli/chat_request.h"
 #include "fathom/cli/loaded_model.h"
 #include "fathom/cli/sampling_options.h"
 
@@ -17,7 +16,9 @@ struct GenerateSettings {
   bool chat = false;
   std::optional<std::string> system;
   std::string effort = "high";
-  std::string tools;
+  std::string tools, schema;
+  std::optional<std::string> regex;
+  std::string request, api;  // a whole body, and its form: chat when nothing is said
   bool show_prompt = false;
   SamplingSettings sampling;
   int64_t answers = 1;  // --n
@@ -30,20 +31,12 @@ struct GenerateSettings {
   EngineSettings engine;
 };
 
-/// What --chat needs beside the text.
-struct ChatFrame {
-  std::optional<std::string> system;
-  Effort effort;
-  Json tools = Json::array();
-};
-/// Reads --effort and --tools. Errors: usage, and what is wrong with the file of tools.
+/// Reads what --chat needs beside the text. Errors: usage, and what is wrong with a file; also for a constraint that
+/// this build cannot enforce.
 Result<ChatFrame> chat_frame(const GenerateSettings& settings);
 
-/// A question of one user message, or of a plain text to be continued. `rendered`, if given, gets the prompt's text.
-/// Errors: those of the tokenizer.
-Result<Question> chat_question(const ChatFrame& frame, std::string_view message, const Tokenizer& tokenizer,
-                               std::string* rendered = nullptr);
-Question plain_question(std::string_view text, bool with_bos, const Tokenizer& tokenizer);
+/// The request of one user message.
+Result<recipe::CodecRequest> message_request(std::string_view message, const ChatFrame& frame);
 
 /// `generate --input`: every line of a file, answers appended to another as they finish.
 Result<int> run_batch(const GenerateSettings& settings, const Common& common);

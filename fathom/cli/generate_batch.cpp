@@ -2,8 +2,9 @@
 // `fathom generate --input`: many prompts at once (design/cli.md 2). A line that is wrong gets an error line and the
 // others go on; at the end the exit code and one message name the lines that failed.
 #include <algorithm>
+#include <chrono>
+#include <random>
 
-#include "fathom/base/mapped_file.h"
 #include "fathom/cli/batch_file.h"
 #include "fathom/cli/generate.h"
 #include "fathom/cli/interrupt.h"
@@ -24,23 +25,90 @@ Json error_json(const Error& error) {
   return tree;
 }
 
+/// What lines are asked with.
+struct Asking {
+  const GenerateSettings& settings;
+  const ChatFrame& frame;
+  const LoadedModel& model;
+  int64_t context;
+};
+
+Result<recipe::Api> api_of_url(const Json* url, const std::string& where) {
+  if (url != nullptr) {
+    if (url->text == "/v1/chat/completions") return recipe::Api::chat_completions;
+    if (url->text == "/v1/responses") return recipe::Api::responses;
+    if (url->text == "/v1/messages") return recipe::Api::messages;
+  }
+  return Error{ErrorCode::bad_input, url == nullptr ? "\"body\" without \"url\"" : "unknown url " + to_string(*url),
+               where, "use /v1/chat/completions, /v1/responses or /v1/messages"};
+}
+
+/// Such as an answer of a server has: "chatcmpl-", "resp_", "msg_" and 32 random digits.
+std::string answer_id(recipe::Api api) {
+  std::random_device random;
+  std::string id = api == recipe::Api::responses ? "resp_" : api == recipe::Api::messages ? "msg_" : "chatcmpl-";
+  for (int word = 0; word < 4; ++word) {
+    uint32_t bits = random();
+    for (int digit = 0; digit < 8; ++digit, bits >>= 4) id += "0123456789abcdef"[bits & 15];
+  }
+  return id;
+}
+
+/// A failure as an API has it: the error object inside its body.
+Json api_error(const Error& error, recipe::Api api) {
+  if (recipe::status_of(error) == 400) {
+    const auto body = parse_json(recipe::error_body(error, api, conversion().policy), "error");
+    if (const Json* inner = body ? body->find("error") : nullptr) return *inner;
+  }
+  const Json type = Json::of(recipe::failure_type(error.code, api));
+  Json tree = Json::object();
+  if (api == recipe::Api::messages) tree.set("type", type);
+  tree.set("message", Json::of(error.message));
+  if (api == recipe::Api::messages) return tree;
+  tree.set("type", type);
+  tree.set("param", Json());
+  tree.set("code", type);
+  return tree;
+}
+
+/// The question of a request body. Errors are those of the API.
+Result<Question> body_question(const Json& body, recipe::Api api, const Asking& asking) {
+  const auto request = recipe::read_request(api, body, conversion());
+  if (!request) return request.error();
+  if (auto answerable = check_answerable(*request); !answerable) return answerable.error();
+  const auto& inference = request->converted.inference;
+  const SamplingSettings sampling = overlaid(settings_of(inference), asking.settings.sampling);
+  const Tokenizer& tokenizer = *asking.model.tokenizer;
+  auto question = codec_question(*request, sampling, tokenizer, asking.model.opened.config.vocab_size);
+  if (!question) return question;
+  if (!sampling.max_tokens) {
+    const auto most =
+        recipe::resolve_max_tokens(request->converted, int64_t(question->request.ids.size()), asking.context);
+    if (!most) return most.error();
+    question->request.sampling.max_tokens = *most;
+  }
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const recipe::AnswerIdentity identity{answer_id(api), request->model,
+                                        std::chrono::duration_cast<std::chrono::seconds>(now).count()};
+  question->body = recipe::make_body(*request, identity, &tokenizer);
+  return question;
+}
+
 /// The prompt of a line: "token_ids", or "prompt_ids" as evaluation files have it, or "prompt".
-Result<Question> question_of(const Json& line, const GenerateSettings& s, const ChatFrame& frame,
-                             const LoadedModel& model, const std::string& where) {
+Result<Question> prompt_question(const Json& line, const Asking& asking, const std::string& where) {
+  const GenerateSettings& s = asking.settings;
+  const LoadedModel& model = asking.model;
+  const int64_t vocabulary = model.opened.config.vocab_size;
   const auto wrong = [&](std::string what, std::string remedy) {
     return Error{ErrorCode::bad_input, std::move(what), where, std::move(remedy)};
   };
-  if (line.find("body") != nullptr || line.find("url") != nullptr) {
-    return Error{ErrorCode::unsupported, "this build does not read request bodies yet", where,
-                 "give the line \"prompt\" or \"token_ids\" instead of \"url\" and \"body\""};
-  }
   SamplingSettings settings = s.sampling;
   if (auto read = read_sampling(line, settings); !read) {
     Error error = read.error();
     error.where = where + ", " + error.where;
     return error;
   }
-  const auto sampling = to_sampling(settings, model.opened.config.vocab_size);
+  auto sampling = to_sampling(settings, vocabulary);
   if (!sampling) {
     Error error = sampling.error();
     error.code = ErrorCode::bad_input;
@@ -50,33 +118,30 @@ Result<Question> question_of(const Json& line, const GenerateSettings& s, const 
   const Json* ids = line.find("token_ids");
   if (ids == nullptr) ids = line.find("prompt_ids");
   const Json* prompt = line.find("prompt");
-  Question question;
   if (ids != nullptr) {
+    Question question;
+    question.request.sampling = std::move(*sampling);
+    question.parsing = plain_parsing(settings.stop);
     if (!ids->is_array() || ids->items.empty()) return wrong("\"token_ids\" is no list of ids", "write [0, 6, 1154]");
     for (const Json& item : ids->items) {
       const auto id = item.as_int64();
-      if (!id || *id < 0 || *id >= model.opened.config.vocab_size) {
+      if (!id || *id < 0 || *id >= vocabulary) {
         return wrong("\"token_ids\" has the item " + to_string(item),
-                     "ids go from 0 to " + with_commas(model.opened.config.vocab_size - 1));
+                     "ids go from 0 to " + with_commas(vocabulary - 1));
       }
       question.request.ids.push_back(int32_t(*id));
     }
-  } else if (prompt != nullptr && prompt->is_string()) {
-    if (!model.tokenizer) return wrong("the model has no tokenizer.json, so it cannot read text", "give \"token_ids\"");
-    if (s.chat) {
-      auto made = chat_question(frame, prompt->text, *model.tokenizer);
-      if (!made) return made.error();
-      question = std::move(*made);
-    } else {
-      question = plain_question(prompt->text, !s.no_bos, *model.tokenizer);
-    }
-  } else {
-    return wrong("the line has no prompt", "give it \"prompt\" (a text) or \"token_ids\" (a list)");
+    return question;
   }
-  question.request.sampling = *sampling;
-  question.request.prompt_logprobs = s.prompt_logprobs;
-  question.stops = settings.stop;
-  return question;
+  if (prompt == nullptr || !prompt->is_string()) {
+    return wrong("the line has no prompt",
+                 "give it \"prompt\" (a text), \"token_ids\" (a list), or \"url\" and \"body\"");
+  }
+  if (!model.tokenizer) return wrong("the model has no tokenizer.json, so it cannot read text", "give \"token_ids\"");
+  if (!s.chat) return plain_question(prompt->text, !s.no_bos, settings, *model.tokenizer, vocabulary);
+  const auto request = message_request(prompt->text, asking.frame);
+  if (!request) return request.error();
+  return codec_question(*request, settings, *model.tokenizer, vocabulary);
 }
 
 std::string list_of(const std::vector<int64_t>& numbers) {
@@ -94,6 +159,7 @@ Result<int> run_batch(const GenerateSettings& s, const Common& common) {
   if (!input) return input.error();
   const auto frame = chat_frame(s);
   if (!frame) return frame.error();
+  if (auto possible = message_request("", *frame); !possible) return possible.error();
   const std::vector<BatchLine> lines = read_batch_lines(*input, s.input);
   auto output = BatchOutput::open(s.output, s.resume);
   if (!output) return output.error();
@@ -120,6 +186,8 @@ Result<int> run_batch(const GenerateSettings& s, const Common& common) {
   if (!engine) return engine.error();
   const int64_t most = s.concurrency.value_or(engine->options().sequences);
   Answering answering(*engine, tokenizer);
+  const Asking asking{s, *frame, *model, engine->options().context};
+  std::map<int64_t, recipe::Api> apis;  // of lines that are requests and are being answered
 
   Progress progress("answers", "lines", int64_t(lines.size()));
   int64_t done = already, tokens = 0;
@@ -133,10 +201,36 @@ Result<int> run_batch(const GenerateSettings& s, const Common& common) {
   show();
   Usage usage;
   Result<void> written;
-  const auto fail = [&](const BatchLine& line, const Error& error) {
+  const auto fail_as = [&](const BatchLine& line, const Json& error) {
     failed.push_back(line.number);
     ++done;
-    written = output->append(line.id, "error", error_json(error));
+    written = output->append(line.id, "error", to_string(error));
+  };
+  const auto fail = [&](const BatchLine& line, const Error& error) { fail_as(line, error_json(error)); };
+  const auto ask = [&](int64_t index, const BatchLine& line, const Json& tree, const std::string& where) {
+    const Json* body = tree.find("body");
+    const Json* url = tree.find("url");
+    if (body == nullptr && url == nullptr) {
+      auto question = prompt_question(tree, asking, where);
+      if (!question) return fail(line, question.error());
+      question->request.prompt_logprobs = s.prompt_logprobs;
+      if (auto asked = answering.ask(index, std::move(*question)); !asked) fail(line, for_people(asked.error()));
+      return;
+    }
+    const auto api = api_of_url(url, where);
+    if (!api) return fail(line, api.error());
+    if (body == nullptr)
+      return fail(line, {ErrorCode::bad_input, "\"url\" without \"body\"", where, "give the request"});
+    if (tokenizer == nullptr) {
+      return fail(line, {ErrorCode::not_found, "the model has no tokenizer.json, so it cannot read text", where,
+                         "give \"token_ids\""});
+    }
+    auto question = body_question(*body, *api, asking);
+    if (!question) return fail_as(line, api_error(question.error(), *api));
+    if (auto asked = answering.ask(index, std::move(*question)); !asked) {
+      return fail_as(line, api_error(for_people(asked.error()), *api));
+    }
+    apis.emplace(index, *api);
   };
   for (size_t next = 0; written && !interrupted();) {
     while (next < todo.size() && answering.running() < most && written) {
@@ -152,29 +246,26 @@ Result<int> run_batch(const GenerateSettings& s, const Common& common) {
         fail(line, tree.error());
         continue;
       }
-      auto question = question_of(*tree, s, *frame, *model, where);
-      if (!question) {
-        fail(line, question.error());
-        continue;
-      }
-      if (auto asked = answering.ask(index, std::move(*question)); !asked) fail(line, for_people(asked.error()));
+      ask(index, line, *tree, where);
     }
     show();
     if (answering.running() == 0) {
       if (next == todo.size()) break;
       continue;
     }
-    answering.step([](int64_t, const AnswerPiece&) {},
+    answering.step([](int64_t, const recipe::Delta&) {},
                    [&](int64_t index, Answer answer) {
                      if (!written) return;
                      const BatchLine& line = lines[size_t(index)];
                      add(usage, answer.usage);
                      tokens += answer.usage.generated_tokens;
+                     const auto api = apis.extract(index);
                      if (answer.error) {
-                       fail(line, *answer.error);
+                       fail_as(line, api ? api_error(*answer.error, api.mapped()) : error_json(*answer.error));
                      } else {
                        ++done;
-                       written = output->append(line.id, "response", to_json(answer, 0, tokenizer));
+                       written = output->append(line.id, "response",
+                                                api ? answer.body : to_string(to_json(answer, 0, tokenizer)));
                      }
                    });
   }

@@ -18,9 +18,16 @@ class ReasoningText {
   explicit ReasoningText(bool wanted) : wanted_(wanted), dim_(colours_on_stderr()) {}
   bool wanted() const { return wanted_; }
 
-  void write(const std::string& text) {
+  void write(std::string_view text) {
     if (text.empty()) return;
-    print_note(dim_ ? "\x1b[2m" + text + "\x1b[0m" : text);
+    if (dim_) {
+      line_ = "\x1b[2m";
+      line_ += text;
+      line_ += "\x1b[0m";
+      print_note(line_);
+    } else {
+      print_note(text);
+    }
     open_ = true;
     ends_line_ = text.ends_with('\n');
   }
@@ -33,6 +40,7 @@ class ReasoningText {
  private:
   bool wanted_, dim_;
   bool open_ = false, ends_line_ = false;
+  std::string line_;  // keeps its memory
 };
 
 }  // namespace fathom::cli

@@ -98,6 +98,29 @@ Result<void> set_by_name(SamplingSettings& settings, const std::string& name, co
   return Error{ErrorCode::usage, "unknown setting \"" + name + "\"", "/set", remedy};
 }
 
+SamplingSettings overlaid(SamplingSettings base, const SamplingSettings& over) {
+  const auto take = [](auto& value, const auto& given) {
+    if (given) value = given;
+  };
+  take(base.max_tokens, over.max_tokens);
+  take(base.top_k, over.top_k);
+  take(base.seed, over.seed);
+  take(base.logprobs, over.logprobs);
+  if (over.greedy) base.temperature.reset();
+  take(base.temperature, over.temperature);
+  take(base.top_p, over.top_p);
+  take(base.min_p, over.min_p);
+  take(base.presence_penalty, over.presence_penalty);
+  take(base.frequency_penalty, over.frequency_penalty);
+  take(base.repetition_penalty, over.repetition_penalty);
+  if (!over.logit_bias.empty()) base.logit_bias = over.logit_bias;
+  if (!over.stop.empty()) base.stop = over.stop;
+  if (!over.stop_ids.empty()) base.stop_ids = over.stop_ids;
+  take(base.ignore_eos, over.ignore_eos);
+  take(base.greedy, over.greedy);
+  return base;
+}
+
 Result<Sampling> to_sampling(const SamplingSettings& s, int64_t vocabulary) {
   const Sampling plain;
   Sampling sampling;

@@ -25,6 +25,9 @@ std::vector<Option> sampling_options(SamplingSettings& settings);
 /// list. Errors: usage.
 Result<void> set_by_name(SamplingSettings& settings, const std::string& name, const std::string& text);
 
+/// `base` where `over` says nothing: options of the command line over the settings of a request.
+SamplingSettings overlaid(SamplingSettings base, const SamplingSettings& over);
+
 /// Errors: usage, for a bias or an id that is none and for options that exclude each other.
 Result<Sampling> to_sampling(const SamplingSettings& settings, int64_t vocabulary);
 

@@ -26,6 +26,9 @@ class Generate(ProgramTest):
         self.assertEqual(set(answer), {"index", "text", "reasoning", "tool_calls", "token_ids", "finish_reason", "usage",
                                        "timing"})
         self.assertEqual(answer["usage"]["completion_tokens"], len(answer["token_ids"]))
+        # All that was generated but "</think>", "The answer is 82." and the end token.
+        text_tokens = int(self.succeeds("tokenize", "--count", answer["text"]).out)
+        self.assertEqual(answer["usage"]["reasoning_tokens"], len(answer["token_ids"]) - text_tokens - 2)
         self.assertEqual(self.succeeds("generate", *SUM, "--reasoning", "only").out, answer["reasoning"] + "\n")
 
     def test_reasoning_goes_to_stderr_when_it_is_asked_for(self):
@@ -46,7 +49,19 @@ class Generate(ProgramTest):
         self.assertEqual(answer["tool_calls"][0]["name"], "set_alarm")
         self.assertEqual(json.loads(answer["tool_calls"][0]["arguments"]), {"hour": 4, "minute": 37})
         self.assertNotIn("DSML", answer["text"])
-        self.assertEqual(self.succeeds("generate", *words).out.strip(), 'set_alarm({"hour": 4, "minute": 37})')
+        self.assertRegex(answer["tool_calls"][0]["id"], r"^call_00_\w{24}$")
+        block = "┌ set_alarm\n│ hour: 4\n│ minute: 37\n└\n"
+        self.assertEqual(self.succeeds("generate", *words).out, block)
+        self.assertEqual(self.succeeds("generate", *words, "--n", "2").out,
+                         f"--- answer 1 of 2\n{block}--- answer 2 of 2\n{block}")
+        self.assertEqual(self.succeeds("generate", *words, "--reasoning", "only").out, "Hour 4, minute 37.\n")
+
+    def test_a_call_that_is_cut_off_is_no_call(self):
+        words = ["--chat", "Set an alarm for 04:37.", "--tools", ROOT / "examples/tools.json", "--effort", "50", "--greedy",
+                 "--max-tokens", "40"]
+        answer = self.succeeds("generate", *words, "--json").json()
+        self.assertEqual((answer["finish_reason"], answer["tool_calls"], answer["text"]), ("length", [], ""))
+        self.assertEqual(self.succeeds("generate", *words).out, "┌ set_alarm\n└ cut off: no call\n")
 
     def test_the_prompt_comes_from_argument_file_or_stdin(self):
         words = ["--chat", "--effort", "none", "--greedy"]
@@ -102,6 +117,77 @@ class Generate(ProgramTest):
         for text in ("cached", "replayed", "new", "first token", "tokens/s", "by position", "peak memory"):
             self.assertIn(text, ran.err)
 
+    def test_a_whole_request_of_each_api_is_answered(self):
+        path, model = self.folder() / "body.json", "DeepSeek-V4.1-Flash"
+        message = {"role": "user", "content": "Symbol for iron?"}
+        bodies = {"chat": {"messages": [message], "thinking": {"type": "disabled"}, "temperature": 0},
+                  "responses": {"input": "Symbol for iron?", "reasoning": {"effort": "none"}, "temperature": 0},
+                  "messages": {"messages": [message], "max_tokens": 50, "thinking": {"type": "disabled"},
+                               "temperature": 0}}
+        for api, body in bodies.items():
+            with self.subTest(api):
+                path.write_text(json.dumps({"model": model, **body}))
+                words = ["generate", "--request", path, *([] if api == "chat" else ["--api", api])]
+                self.assertEqual(self.succeeds(*words).out, "The chemical symbol of iron is Fe.\n")
+        self.assertEqual(self.succeeds("generate", "--request", "-", stdin=json.dumps({"model": model, **bodies["chat"]})).out,
+                         "The chemical symbol of iron is Fe.\n")
+
+    def test_the_settings_of_a_request_hold_where_no_option_says_otherwise(self):
+        path = self.folder() / "body.json"
+        path.write_text(json.dumps({"model": "deepseek-flash", "messages": [{"role": "user", "content": "Symbol for iron?"}],
+                                    "reasoning_effort": "none", "temperature": 0, "stop": " Fe", "max_tokens": 6,
+                                    "logprobs": True, "top_logprobs": 2}))
+        answer = self.succeeds("generate", "--request", path, "--json").json()
+        self.assertEqual((answer["text"], answer["finish_reason"]), ("The chemical symbol of iron is", "length"))
+        self.assertEqual([len(entry["top"]) for entry in answer["logprobs"]], [2] * 6)
+        answer = self.succeeds("generate", "--request", path, "--max-tokens", "50", "--json").json()
+        self.assertEqual((answer["text"], answer["finish_reason"]), ("The chemical symbol of iron is", "stop"))
+        answer = self.succeeds("generate", "--request", path, "--stop", "symbol", "--json").json()
+        self.assertEqual(answer["text"], "The chemical ")
+
+    def test_a_request_that_cannot_be_answered_is_refused(self):
+        path = self.folder() / "body.json"
+
+        def body(**members):
+            path.write_text(json.dumps({"model": "DeepSeek-V4.1-Flash", "messages": [{"role": "user", "content": "json"}],
+                                        **members}))
+            return ["generate", "--request", path]
+
+        self.fails(3, *body(model="gpt"), mentions=["DeepSeek-V4.1-Flash", "gpt"])
+        self.fails(3, *body(messages=5), mentions=["body.json, messages"])
+        self.fails(3, *body(), "--api", "responses", mentions=["--api", "responses"])
+        self.fails(3, *body(max_tokens=100000), mentions=["maximum context length is 8192", "--context"])
+        self.fails(2, *body(response_format={"type": "json_object"}), mentions=["cannot enforce JSON", "response_format"])
+        picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+        self.fails(2, *body(messages=[{"role": "user", "content": [picture]}]), mentions=["images", "messages[0]"])
+        path.write_text("{")
+        self.fails(3, "generate", "--request", path, mentions=["body.json"])
+        for words in (["--chat"], ["x"], ["--ids", "0"], ["--no-bos"]):
+            self.fails(2, "generate", "--request", path, *words, within=1)
+        self.fails(2, "generate", "x", "--api", "chat", mentions=["--request"], within=1)
+
+    def test_constraints_are_checked_and_then_refused(self):
+        path = self.folder() / "schema.json"
+        path.write_text('{"type": "object", "properties": {"a": {"type": 5}}}')
+        self.fails(2, "generate", "--chat", "x", "--schema", path, mentions=["Invalid json schema", "schema.json"])
+        path.write_text('{"type": "object"}')
+        self.fails(2, "generate", "--chat", "x", "--schema", path, mentions=["cannot enforce a JSON Schema"], within=1)
+        self.fails(2, "generate", "--chat", "x", "--regex", "[0-9]+", mentions=["cannot enforce a regular expression"])
+        self.fails(2, "generate", "--chat", "x", "--regex", "(", mentions=["no regular expression"])
+        self.fails(3, "generate", "--chat", "x", "--schema", "/nonexistent", mentions=["/nonexistent"])
+        self.fails(2, "generate", "--chat", "x", "--schema", path, "--regex", "a", mentions=["--regex"])
+        self.fails(2, "generate", "--chat", "x", "--schema", path, "--tools", path, mentions=["--tools"])
+        path.write_text('[{"name": "f", "strict": true}]')
+        self.fails(2, "generate", "--chat", "x", "--tools", path, mentions=["strict", "--tools"])
+
+    def test_a_plain_continuation_is_not_read_as_a_chat(self):
+        # "</think>" and markup are text here. Ids: those of a prompt that ends in <think>.
+        rendered = self.succeeds("generate", *SUM, "--show-prompt")
+        ids = self.succeeds("tokenize", "--file", "-", stdin=rendered.err.rstrip("\n")).out.split()
+        answer = self.succeeds("generate", "--ids", ",".join(ids), "--greedy", "--json").json()
+        self.assertEqual(answer["text"], "30 + 40 = 70. 7 + 5 = 12. Together 82.</think>The answer is 82.")
+        self.assertEqual((answer["reasoning"], answer["usage"]["reasoning_tokens"]), ("", 0))
+
     def test_exits_of_bad_requests(self):
         self.fails(2, "generate", "x", "--context", "99999", mentions=["99,999", "8,192"])
         self.fails(3, "generate", "--context", "64", stdin="word " * 500, mentions=["64"])
@@ -139,6 +225,55 @@ class Chat(ProgramTest):
             self.assertIn(text, ran.err)
         self.assertEqual([m["role"] for m in json.loads(path.read_text())["messages"]], ["user", "assistant"])
 
+    def test_the_result_of_a_call_is_the_next_line(self):
+        at = self.folder() / "c.json"
+        words = ["chat", "--effort", "50", "--greedy", "--tools", ROOT / "examples/tools.json"]
+        ran = self.succeeds(*words, stdin=f"Set an alarm for 04:37.\n/tokens\ndone\n/save {at}\n")
+        self.assertEqual(ran.out, "┌ set_alarm\n│ hour: 4\n│ minute: 37\n└\nThe alarm is set for 04:37.\n")
+        saved = json.loads(at.read_text())
+        self.assertEqual([m["role"] for m in saved["messages"]], ["user", "assistant", "tool", "assistant"])
+        self.assertEqual(saved["messages"][1]["tool_calls"][0]["id"], saved["messages"][2]["tool_call_id"])
+        self.assertEqual(saved["messages"][2]["content"], "done")
+        # What was saved is a request, and a conversation that goes on.
+        saved["messages"].pop()
+        at.write_text(json.dumps(saved))
+        self.assertEqual(self.succeeds("generate", "--request", at, "--greedy").out, "The alarm is set for 04:37.\n")
+        saved["messages"].pop()
+        at.write_text(json.dumps(saved))
+        again = self.succeeds("chat", "--greedy", stdin=f"/load {at}\ndone\n")
+        self.assertEqual((again.out, again.err), ("The alarm is set for 04:37.\n", "2 messages\n"))
+
+    def test_a_result_may_begin_with_a_slash_and_be_empty(self):
+        at = self.folder() / "c.json"
+        words = ["chat", "--effort", "50", "--greedy", "--tools", ROOT / "examples/tools.json"]
+        for result in ("/etc/alarm", ""):
+            self.succeeds(*words, stdin=f"Set an alarm for 04:37.\n{result}\n/save {at}\n")
+            self.assertEqual(json.loads(at.read_text())["messages"][2]["content"], result)
+
+    def test_instructions_effort_and_tools_are_saved_and_loaded(self):
+        at = self.folder() / "c.json"
+        self.succeeds("chat", stdin=f"/system Be brief.\n/effort 33\n/tools {ROOT / 'examples/tools.json'}\n/save {at}\n")
+        saved = json.loads(at.read_text())
+        self.assertEqual(saved["messages"], [{"role": "system", "content": "Be brief."}])
+        self.assertEqual((saved["reasoning_effort"], len(saved["tools"])), (33, 2))
+        other = self.folder() / "d.json"
+        ran = self.succeeds("chat", stdin=f"/load {at}\n/new\n/save {other}\n/effort 200\n/tools /nonexistent\n")
+        self.assertEqual(json.loads(other.read_text()), saved)
+        for text in ("1 messages", "--effort", "/nonexistent"):
+            self.assertIn(text, ran.err)
+
+    def test_files_that_earlier_versions_saved_are_loaded(self):
+        at = self.folder() / "c.json"
+        call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+        at.write_text(json.dumps({"messages": [
+            {"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "user", "content": "b"}, {"role": "assistant", "content": "c"}]}))
+        ran = self.succeeds("chat", "--effort", "none", "--greedy", stdin=f"/load {at}\nSymbol for iron?\n")
+        self.assertIn("5 messages", ran.err)
+        self.assertNotEqual(ran.out, "")
+        at.write_text('{"messages": [{"role": "judge", "content": "x"}]}')
+        self.assertIn("judge", self.succeeds("chat", stdin=f"/load {at}\n").err)
+
     def test_retry_asks_the_same_again(self):
         ran = self.succeeds("chat", "--effort", "none", "--greedy", stdin="Symbol for iron?\n/retry\n")
         self.assertEqual(ran.out, "The chemical symbol of iron is Fe.\n" * 2)
@@ -175,6 +310,30 @@ class Chat(ProgramTest):
             program.kill()
             program.wait()
             os.close(main)
+
+    def test_a_terminal_says_whose_result_it_waits_for(self):
+        main, side = pty.openpty()
+        program = subprocess.Popen([PROGRAM, "chat", "--effort", "50", "--greedy", "--tools", ROOT / "examples/tools.json"],
+                                   stdin=side, stdout=side, stderr=side, env=environment(), start_new_session=True)
+        os.close(side)
+        seen, sent = b"", 0
+        lines = [b"Set an alarm for 04:37.\n", b"done\n", b"/exit\n"]
+        prompts = [b"> ", b"result of set_alarm> ", b"\r\n> "]
+        end = time.monotonic() + 60
+        while time.monotonic() < end and program.poll() is None:
+            if not select.select([main], [], [], 0.1)[0]:
+                continue
+            try:
+                seen += os.read(main, 4096)
+            except OSError:
+                break
+            if sent < len(lines) and prompts[sent] in seen:
+                os.write(main, lines[sent])
+                sent += 1
+        self.assertEqual(program.wait(timeout=30), 0, seen)
+        os.close(main)
+        self.assertIn(b"\x1b[2mH", seen)  # thinking is dim
+        self.assertIn("\x1b[2m│\x1b[0m hour: 4".encode(), seen)  # and so is the frame of the call
 
     def test_colours_only_on_a_terminal_without_no_color(self):
         def dimmed(env):

@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from program import PROGRAM, ProgramTest, environment, run
+from program import PROGRAM, ROOT, ProgramTest, environment, run
 
 PROMPT = [0, 6, 1491, 512, 2400, 53, 7, 9]  # "Symbol for iron?", thinking off
 
@@ -44,7 +44,7 @@ class Batch(ProgramTest):
     def test_bad_lines_are_reported_with_their_number_while_the_others_go_on(self):
         self.write({"id": "a", "token_ids": PROMPT}, "{broken", "[]", {"id": "a", "token_ids": PROMPT}, {"id": "none"},
                    {"id": "far", "token_ids": [999999]}, {"id": "hot", "token_ids": PROMPT, "temperature": "hot"},
-                   {"id": "url", "url": "/v1/chat/completions", "body": {}}, {"id": "long", "token_ids": [5] * 9000},
+                   {"id": "url", "url": "/v1/chat/completion", "body": {}}, {"id": "long", "token_ids": [5] * 9000},
                    {"id": ["x"], "token_ids": PROMPT}, {"id": "z", "token_ids": PROMPT})
         ran = run(*self.words())
         self.assertEqual(ran.code, 1)
@@ -57,11 +57,95 @@ class Batch(ProgramTest):
         self.assertIn("line 1", errors["4"]["message"])
         self.assertIn("line 7", errors["hot"]["where"])
         self.assertEqual(set(errors["long"]), {"code", "message", "where", "remedy"})
+        self.assertIn("/v1/chat/completions", errors["url"]["remedy"])
         # Going on changes nothing and still tells of the lines that failed.
         before = self.output.read_bytes()
         again = run(*self.words("--resume"))
         self.assertEqual(again.code, 1)
         self.assertEqual(self.output.read_bytes(), before)
+
+    def test_request_bodies_are_answered_with_the_bodies_of_their_api(self):
+        model, message = "DeepSeek-V4.1-Flash", {"role": "user", "content": "What is 37 + 45?"}
+        tools = json.loads((ROOT / "examples/tools.json").read_text())
+        alarm = {"name": "set_alarm", "description": "Set an alarm",
+                 "input_schema": tools[0]["function"]["parameters"]}
+        self.write({"id": "chat", "url": "/v1/chat/completions", "body": {"model": model, "messages": [message]}},
+                   {"id": "responses", "url": "/v1/responses", "body": {"model": model, "input": "What is 37 + 45?"}},
+                   {"id": "messages", "url": "/v1/messages", "body": {
+                       "model": model, "max_tokens": 200, "tools": [alarm],
+                       "messages": [{"role": "user", "content": "Set an alarm for 04:37."}]}},
+                   {"id": "stop", "url": "/v1/messages", "body": {
+                       "model": model, "messages": [message], "stop_sequences": [" 82"]}},
+                   {"id": "logprobs", "method": "POST", "url": "/v1/chat/completions", "body": {
+                       "model": "deepseek-flash", "messages": [message], "reasoning_effort": "none", "max_tokens": 3,
+                       "logprobs": True, "top_logprobs": 2}},
+                   {"id": "plain", "prompt": "The capital of", "max_tokens": 3},
+                   {"id": "ids", "token_ids": PROMPT})
+        self.succeeds(*self.words())
+        found = {a["id"]: a["response"] for a in self.answers()}
+        thought, said = "30 + 40 = 70. 7 + 5 = 12. Together 82.", "The answer is 82."
+
+        chat = found["chat"]
+        self.assertEqual((chat["object"], chat["model"]), ("chat.completion", model))
+        self.assertRegex(chat["id"], "^chatcmpl-[0-9a-f]{32}$")
+        self.assertLess(abs(chat["created"] - time.time()), 300)
+        self.assertEqual(chat["choices"][0]["message"],
+                         {"role": "assistant", "content": said, "reasoning_content": thought})
+        self.assertEqual(chat["choices"][0]["finish_reason"], "stop")
+        usage = chat["usage"]
+        self.assertEqual(usage["total_tokens"], usage["prompt_tokens"] + usage["completion_tokens"])
+        reasoning = usage["completion_tokens_details"]["reasoning_tokens"]
+        self.assertTrue(0 < reasoning < usage["completion_tokens"])
+
+        responses = found["responses"]
+        self.assertEqual((responses["object"], responses["status"]), ("response", "completed"))
+        self.assertEqual([item["type"] for item in responses["output"]], ["reasoning", "message"])
+        self.assertEqual(responses["output"][1]["content"][0]["text"], said)
+        self.assertEqual(responses["usage"]["output_tokens_details"]["reasoning_tokens"], reasoning)
+        self.assertEqual(responses["usage"]["output_tokens"], usage["completion_tokens"])
+
+        messages = found["messages"]
+        self.assertEqual((messages["type"], messages["stop_reason"]), ("message", "tool_use"))
+        self.assertEqual(messages["content"][-1]["input"], {"hour": 4, "minute": 37})
+        self.assertEqual((found["stop"]["stop_reason"], found["stop"]["stop_sequence"]), ("stop_sequence", " 82"))
+        self.assertEqual(found["stop"]["content"][-1]["text"], "The answer is")
+
+        choice = found["logprobs"]["choices"][0]
+        self.assertEqual(choice["finish_reason"], "length")
+        self.assertEqual([len(entry["top_logprobs"]) for entry in choice["logprobs"]["content"]], [2] * 3)
+        self.assertEqual(len({a["id"] for a in found.values() if "id" in a}), 5)
+        self.assertEqual(found["ids"]["text"], "The chemical symbol of iron is Fe.")
+        self.assertEqual(len(found["plain"]["token_ids"]), 3)
+
+    def test_refused_request_bodies_have_the_error_of_their_api(self):
+        model, message = "DeepSeek-V4.1-Flash", {"role": "user", "content": "json"}
+        chat = {"model": model, "messages": [message]}
+        picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+        self.write({"id": "model", "url": "/v1/chat/completions", "body": {**chat, "model": "gpt"}},
+                   {"id": "shape", "url": "/v1/chat/completions", "body": {**chat, "temperature": "hot"}},
+                   {"id": "context", "url": "/v1/chat/completions", "body": {**chat, "max_tokens": 9000}},
+                   {"id": "form", "url": "/v1/responses", "body": {
+                       "model": model, "input": "json", "text": {"format": {"type": "json_object"}}}},
+                   {"id": "image", "url": "/v1/messages", "body": {
+                       "model": model, "messages": [{"role": "user", "content": [picture]}]}},
+                   {"id": "body", "url": "/v1/messages"}, {"id": "url", "body": chat},
+                   {"id": "good", "url": "/v1/chat/completions", "body": {**chat, "max_tokens": 2}})
+        ran = run(*self.words())
+        self.assertEqual(ran.code, 1)
+        self.assertIn("7 of 8 lines failed: lines 1, 2, 3, 4, 5, 6, 7", ran.err)
+        errors = {a["id"]: a["error"] for a in self.answers() if "error" in a}
+        kind = "invalid_request_error"
+        self.assertEqual(errors["model"], {
+            "message": "The supported API model names are DeepSeek-V4.1-Flash, but you passed gpt.", "type": kind,
+            "param": "model", "code": kind})
+        self.assertEqual((errors["shape"]["param"], errors["shape"]["code"]), ("temperature", kind))
+        self.assertEqual(errors["context"]["code"], "context_length_exceeded")
+        self.assertIn("cannot enforce JSON", errors["form"]["message"])
+        self.assertEqual(errors["form"]["param"], "text.format")
+        self.assertEqual(set(errors["image"]), {"type", "message"})
+        self.assertIn("images", errors["image"]["message"])
+        self.assertIn("line 6", errors["body"]["where"])
+        self.assertIn("line 7", errors["url"]["where"])
 
     def test_a_finished_run_resumes_to_nothing(self):
         self.write({"id": 1, "token_ids": PROMPT})
