@@ -1,10 +1,12 @@
-# fathom_room(NAME [LINKS room|library ...])
+# fathom_room(NAME [LINKS room|library ...] [NOT_IN_CODEC source|library ...] [IN_CODEC source ...])
 #
 # One room of docs/architecture.md = one static library fathom_NAME of the folder's sources. `thing_test.cpp` stands
 # beside `thing.cpp` and goes into the test program NAME_test, `thing_bench.cpp` into NAME_bench, `thing_fuzz.cpp`
 # becomes a libFuzzer program of its own. LINKS names what the room may use; scripts/check-layers reads this line.
+# NOT_IN_CODEC: what the codec can do without, so that it builds alone (FATHOM_CODEC_ONLY) with fewer libraries;
+# IN_CODEC: the few sources that it needs.
 function(fathom_room name)
-  cmake_parse_arguments(ROOM "" "" "LINKS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "LINKS;NOT_IN_CODEC;IN_CODEC" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*.S)
   set(tests ${sources})
   set(benches ${sources})
@@ -13,6 +15,15 @@ function(fathom_room name)
   list(FILTER benches INCLUDE REGEX "_bench\\.cpp$")
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cpp$")
   list(FILTER sources EXCLUDE REGEX "(_test|_bench|_fuzz|/main)\\.cpp$")
+  if(FATHOM_CODEC_ONLY)
+    list(REMOVE_ITEM ROOM_LINKS ${ROOM_NOT_IN_CODEC})
+    list(TRANSFORM ROOM_NOT_IN_CODEC PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+    list(REMOVE_ITEM sources ${ROOM_NOT_IN_CODEC})
+    if(ROOM_IN_CODEC)
+      list(TRANSFORM ROOM_IN_CODEC PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+      set(sources ${ROOM_IN_CODEC})
+    endif()
+  endif()
 
   if(sources)
     add_library(fathom_${name} STATIC ${sources})
