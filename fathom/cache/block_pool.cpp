@@ -2,7 +2,8 @@
 
 namespace fathom {
 
-BlockPool::BlockPool(int32_t count) : references_(size_t(count) + 1, 0), next_(size_t(count) + 1, 0) {
+BlockPool::BlockPool(int32_t count)
+    : references_(size_t(count) + 1, 0), next_(size_t(count) + 1, 0), account_of_(size_t(count) + 1, -1), idle_(count) {
   for (int32_t id = 1; id <= count; ++id) next_[size_t(id)] = id < count ? id + 1 : 0;
   head_ = count > 0 ? 1 : 0;
   tail_ = count;
@@ -20,14 +21,27 @@ std::optional<int32_t> BlockPool::take() {
   return id;
 }
 
+void BlockPool::check_known(int32_t id) const {
+  check(id > 0 && id <= capacity() && (references_[size_t(id)] > 0 || account_of_[size_t(id)] >= 0),
+        "only a block in use or findable is referred to");
+}
+
 void BlockPool::add_reference(int32_t id) {
-  check(id > 0 && id <= capacity() && references_[size_t(id)] > 0, "only a block in use gains a reference");
-  ++references_[size_t(id)];
+  check_known(id);
+  if (references_[size_t(id)]++ == 0) idle_.remove(id, account_of_[size_t(id)]);
 }
 
 void BlockPool::release(int32_t id) {
   check(id > 0 && id <= capacity() && references_[size_t(id)] > 0, "only a block in use is released");
   if (--references_[size_t(id)] > 0) return;
+  if (findable(id)) {
+    idle_.push(id, account_of_[size_t(id)]);
+  } else {
+    make_free(id);
+  }
+}
+
+void BlockPool::make_free(int32_t id) {
   next_[size_t(id)] = 0;
   if (tail_ != 0) {
     next_[size_t(tail_)] = id;
@@ -36,6 +50,25 @@ void BlockPool::release(int32_t id) {
   }
   tail_ = id;
   ++free_count_;
+}
+
+void BlockPool::keep(int32_t id, int32_t account) {
+  check_known(id);
+  check(references_[size_t(id)] > 0 && !findable(id), "a block in use becomes findable once");
+  account_of_[size_t(id)] = account;
+  idle_.count(account, 1);
+}
+
+void BlockPool::forget(int32_t id) {
+  check_known(id);
+  const int32_t account = account_of_[size_t(id)];
+  check(account >= 0, "only a findable block is forgotten");
+  if (references_[size_t(id)] == 0) {
+    idle_.remove(id, account);
+    make_free(id);
+  }
+  account_of_[size_t(id)] = -1;
+  idle_.count(account, -1);
 }
 
 Result<void> BlockPool::verify(std::span<const int32_t> users) const {
@@ -58,14 +91,22 @@ Result<void> BlockPool::verify(std::span<const int32_t> users) const {
   if (length != free_count_)
     return wrong(
         0, "the free list has " + std::to_string(length) + " blocks, its count says " + std::to_string(free_count_));
+  std::vector<int32_t> idle_account(references_.size(), -1), findable_of(size_t(idle_.accounts()), 0);
   for (int32_t id = 1; id <= capacity(); ++id) {
     if (references_[size_t(id)] != counted[size_t(id)]) {
       return wrong(id, std::to_string(references_[size_t(id)]) + " references, " + std::to_string(counted[size_t(id)]) +
                            " users");
     }
-    if (free[size_t(id)] == (references_[size_t(id)] > 0)) return wrong(id, "in use and free, or neither");
+    const bool idle = references_[size_t(id)] == 0 && findable(id);
+    if (int(free[size_t(id)]) + int(references_[size_t(id)] > 0) + int(idle) != 1)
+      return wrong(id, "in two of the states free, idle and in use, or in none");
+    if (idle) idle_account[size_t(id)] = account_of_[size_t(id)];
+    if (findable(id)) ++findable_of[size_t(account_of_[size_t(id)])];
   }
-  return {};
+  for (int32_t account = 0; account < idle_.accounts(); ++account) {
+    if (findable_of[size_t(account)] != idle_.findable_of(account)) return wrong(0, "an account counts other blocks");
+  }
+  return idle_.verify(idle_account);
 }
 
 }  // namespace fathom

@@ -1,8 +1,23 @@
 #include "fathom/cache/cache_memory.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace fathom {
+namespace {
+
+// Calls run(place, entries) for the one or two straight pieces of a ring that hold the `window` entries before
+// position.
+template <class Run>
+void pieces_of(int capacity, int window, int64_t position, const Run& run) {
+  check(window > 0 && window <= capacity && position >= window, "a ring holds the whole window");
+  const int64_t first = (position - window) % capacity;
+  const int64_t straight = std::min<int64_t>(window, capacity - first);
+  run(first, straight);
+  if (straight < window) run(int64_t(0), window - straight);
+}
+
+}  // namespace
 
 Result<CacheMemory> CacheMemory::allocate(const Memory& memory, CacheLayout layout, int32_t blocks, int32_t slots) {
   CacheMemory out;
@@ -37,6 +52,40 @@ void CacheMemory::copy_block(int32_t from, int32_t to) {
 void CacheMemory::copy_slot(int32_t from, int32_t to) {
   std::memcpy(slots_.data() + to * layout_.slot_bytes, slots_.data() + from * layout_.slot_bytes,
               size_t(layout_.slot_bytes));
+}
+
+int64_t CacheMemory::window_bytes(std::span<const size_t> rings, int window) const {
+  int64_t bytes = 0;
+  for (const size_t spec : rings) bytes += int64_t(window) * layout_.specs[spec].bytes_per_entry;
+  return bytes;
+}
+
+void CacheMemory::save_windows(std::span<const size_t> rings, int window, int32_t slot, int64_t position,
+                               std::span<uint8_t> out) const {
+  check(int64_t(out.size()) == window_bytes(rings, window), "a snapshot has the bytes of its windows");
+  uint8_t* to = out.data();
+  for (const size_t spec : rings) {
+    const int64_t bytes = layout_.specs[spec].bytes_per_entry;
+    const uint8_t* ring = slots_.data() + slot * layout_.slot_bytes + layout_.offset[spec];
+    pieces_of(*layout_.specs[spec].window, window, position, [&](int64_t place, int64_t entries) {
+      std::memcpy(to, ring + place * bytes, size_t(entries * bytes));
+      to += entries * bytes;
+    });
+  }
+}
+
+void CacheMemory::restore_windows(std::span<const size_t> rings, int window, int32_t slot, int64_t position,
+                                  std::span<const uint8_t> in) {
+  check(int64_t(in.size()) == window_bytes(rings, window), "a snapshot has the bytes of its windows");
+  const uint8_t* from = in.data();
+  for (const size_t spec : rings) {
+    const int64_t bytes = layout_.specs[spec].bytes_per_entry;
+    uint8_t* ring = slots_.data() + slot * layout_.slot_bytes + layout_.offset[spec];
+    pieces_of(*layout_.specs[spec].window, window, position, [&](int64_t place, int64_t entries) {
+      std::memcpy(ring + place * bytes, from, size_t(entries * bytes));
+      from += entries * bytes;
+    });
+  }
 }
 
 }  // namespace fathom

@@ -1,6 +1,8 @@
 // fathom/cache/cache_memory.h
 // The bytes of all blocks and state slots, and the regions through which operations reach them.
 #pragma once
+#include <span>
+
 #include "fathom/backend/backend.h"
 #include "fathom/cache/page_spec.h"
 
@@ -22,6 +24,15 @@ class CacheMemory {
   /// Copies a whole block or slot (copy-on-write of a fork). Host memory only.
   void copy_block(int32_t from, int32_t to);
   void copy_slot(int32_t from, int32_t to);
+
+  /// The last `window` entries before `position` of these ring specs, ring by ring and in order of position: it does
+  /// not matter where in their rings they lie. save gathers them from a slot into `out`, restore scatters them into a
+  /// slot; both have window_bytes. The rings hold them all (ring_holds). Host memory only. Source: spec/engine.md R-21.
+  int64_t window_bytes(std::span<const size_t> rings, int window) const;
+  void save_windows(std::span<const size_t> rings, int window, int32_t slot, int64_t position,
+                    std::span<uint8_t> out) const;
+  void restore_windows(std::span<const size_t> rings, int window, int32_t slot, int64_t position,
+                       std::span<const uint8_t> in);
 
   int64_t bytes() const { return blocks_.bytes() + slots_.bytes(); }
 

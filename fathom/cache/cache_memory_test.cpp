@@ -6,6 +6,8 @@
 #include <cstring>
 #include <random>
 
+#include "fathom/cache/replay.h"
+
 namespace fathom {
 namespace {
 
@@ -113,6 +115,61 @@ TEST(CacheMemory, ARingStillHoldsItsWindowAfterRejectedTokens) {
       }
     }
   }
+}
+
+// a snapshot at p is taken after any number of rows up to p + B and put into a slot whose rings are full of
+// another sequence; then the window before p is there, whatever W, B and the phase of the rings.
+TEST(CacheMemory, ASnapshotIsTheWindowBeforeItsPosition) {
+  std::mt19937 random(6);
+  for (int trial = 0; trial < 400; ++trial) {
+    const int window = int(random() % 40) + 1, backtrack = int(random() % 7);
+    const ReplayShape shape{window, backtrack, 2, 2};
+    CacheMemory memory = memory_of(ring_capacity(shape), 1, 2);
+    const std::vector<size_t> rings = {2, 3};  // entries of 8 and of 24 bytes
+    const int64_t position = (int64_t(random() % 5) + 1) * 128;
+    const int64_t written = position + int64_t(random() % uint32_t(backtrack + 1));
+    ASSERT_TRUE(ring_holds(shape, position, written));
+    ASSERT_FALSE(ring_holds(shape, position, position + backtrack + 1));
+    std::vector<int32_t> slots = {1, 2};
+    const View<const int32_t, 1> slot_view(slots.data(), {2});
+    const auto value = [](int64_t p, size_t ring) { return uint64_t(p) * 16 + ring; };
+    for (const size_t ring : rings) {
+      for (int64_t p = 0; p < written; ++p) {
+        const uint64_t mine = value(p, ring), others = ~uint64_t(p);
+        std::memcpy(memory.ring(ring, slot_view).entry(0, p), &mine, 8);
+        std::memcpy(memory.ring(ring, slot_view).entry(1, p + 3), &others, 8);
+      }
+    }
+    std::vector<uint8_t> snapshot(size_t(memory.window_bytes(rings, window)));
+    ASSERT_EQ(snapshot.size(), size_t(window) * (8 + 24));
+    memory.save_windows(rings, window, 1, position, snapshot);
+    memory.restore_windows(rings, window, 2, position, snapshot);
+    for (const size_t ring : rings) {
+      for (int64_t p = position - window; p < position; ++p) {
+        uint64_t held = 0;
+        std::memcpy(&held, memory.ring(ring, slot_view).entry(1, p), 8);
+        ASSERT_EQ(held, value(p, ring)) << "W " << window << " B " << backtrack << " position " << p;
+      }
+    }
+    // One row more may have overwritten the oldest entry: this is why ring_holds refuses it.
+    const uint64_t late = 0;
+    std::memcpy(memory.ring(2, slot_view).entry(0, position + backtrack), &late, 8);
+    uint64_t oldest = 1;
+    std::memcpy(&oldest, memory.ring(2, slot_view).entry(0, position - window), 8);
+    EXPECT_EQ(oldest, late);
+  }
+}
+
+// 20 x 128 x 528 bytes for V4.1 Flash.
+TEST(CacheMemory, ASnapshotOfFlashHasTheBytesOfTheSpecification) {
+  std::vector<PageSpec> pages = {{"latent.2", 288, 2, {}}};
+  for (int layer = 0; layer < 43; ++layer) pages.push_back({"ring." + std::to_string(layer), 528, 1, 134});
+  auto memory = CacheMemory::allocate(reference_backend().memory, lay_out(pages), 1, 1);
+  ASSERT_TRUE(memory.ok());
+  const auto rings = encoder_rings(memory->layout(), 20);
+  ASSERT_EQ(rings.size(), 20u);
+  EXPECT_EQ(memory->layout().specs[rings[19]].name, "ring.19");
+  EXPECT_EQ(memory->window_bytes(rings, 128), 1'351'680);
 }
 
 }  // namespace

@@ -27,4 +27,14 @@ CacheLayout lay_out(std::span<const PageSpec> specs) {
   return out;
 }
 
+std::vector<size_t> encoder_rings(const CacheLayout& layout, int encoder_layers) {
+  std::vector<size_t> out;
+  for (int layer = 0; layer < encoder_layers; ++layer) {
+    const auto named = [&](const PageSpec& spec) { return spec.name == "ring." + std::to_string(layer); };
+    const auto at = std::find_if(layout.specs.begin(), layout.specs.end(), named);
+    if (at != layout.specs.end()) out.push_back(size_t(at - layout.specs.begin()));
+  }
+  return out;
+}
+
 }  // namespace fathom

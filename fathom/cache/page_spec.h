@@ -30,5 +30,7 @@ struct CacheLayout {
 
 /// Pure. Source: spec/engine.md 5.1, spec/memory.md 1.
 CacheLayout lay_out(std::span<const PageSpec> specs);
+/// Numbers of the specs "ring.0" to "ring.<layers - 1>": the encoder's, which a snapshot keeps. Pure.
+std::vector<size_t> encoder_rings(const CacheLayout& layout, int encoder_layers);
 
 }  // namespace fathom

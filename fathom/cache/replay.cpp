@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fathom/base/check.h"
 #include "fathom/cache/page_spec.h"
 
 namespace fathom {
@@ -31,25 +32,33 @@ int64_t halo_rows(const ReplayShape& shape) {
   return shape.window + int64_t(std::max(shape.decoder_layers - 2, 0)) * (shape.window - 1) + shape.backtrack;
 }
 
-Replay plan_replay(const ReplayShape& shape, ReplayMode mode, int64_t length, int64_t hit, bool snapshot,
-                   std::optional<int64_t> rows) {
-  if (shape.decoder_layers == 0) mode = ReplayMode::off;
-  if (hit <= kBlockTokens || mode == ReplayMode::off) hit = 0;
-  Replay out;
-  out.store_from = hit;
-  const int64_t kept = mode == ReplayMode::halo ? halo_rows(shape) : rows.value_or(compact_rows(shape));
-  const int64_t cut = mode == ReplayMode::off ? 0 : std::max<int64_t>(0, length - kept);
-  if (hit > 0) {
-    if (mode == ReplayMode::halo) {
-      // Exact from min(hit, cut) on: every encoder layer needs W - 1 rows more on its left.
-      out.start = std::max<int64_t>(0, std::min(hit, cut) - int64_t(shape.encoder_layers) * (shape.window - 1));
-    } else if (snapshot && hit <= cut) {
-      out.start = hit;
-    } else {
-      out.start = std::max<int64_t>(0, std::min(hit - shape.window, length - kept));
-    }
-    out.encoder_cut = out.start == hit ? 0 : out.start;
+namespace {
+
+struct Start {
+  int64_t bounded = 0;  // without a snapshot
+  int64_t highest = 0;  // that a snapshot may be used at
+};
+
+int64_t kept_rows(const ReplayShape& shape, ReplayMode mode, std::optional<int64_t> rows) {
+  return mode == ReplayMode::halo ? halo_rows(shape) : rows.value_or(compact_rows(shape));
+}
+
+bool worth_using(const ReplayShape& shape, ReplayMode mode, int64_t length, int64_t hit) {
+  check(hit >= 0 && hit % kBlockTokens == 0 && (hit == 0 || hit < length),
+        "a hit is of full blocks, not the whole prompt");
+  return hit > kBlockTokens && mode != ReplayMode::off && shape.decoder_layers > 0;
+}
+
+Start start_of(const ReplayShape& shape, ReplayMode mode, int64_t length, int64_t hit, std::optional<int64_t> rows) {
+  const int64_t cut = std::max<int64_t>(0, length - kept_rows(shape, mode, rows));
+  if (mode == ReplayMode::halo) {
+    const int64_t exact_from = std::min(hit, std::max<int64_t>(0, cut - (shape.window - 1)));
+    return {std::max<int64_t>(0, exact_from - int64_t(shape.encoder_layers) * (shape.window - 1)), exact_from};
   }
+  return {std::max<int64_t>(0, std::min(hit - shape.window, cut)), std::min(hit, cut)};
+}
+
+void set_decoder(const ReplayShape& shape, ReplayMode mode, int64_t cut, Replay& out) {
   switch (mode) {
     case ReplayMode::off: break;
     case ReplayMode::mask: out.decoder_cut = out.first_decoder_cut = cut; break;
@@ -61,7 +70,51 @@ Replay plan_replay(const ReplayShape& shape, ReplayMode mode, int64_t length, in
       out.decoder_window_from = out.first_decoder_cut = std::max<int64_t>(0, cut - (shape.window - 1));
       break;
   }
+}
+
+}  // namespace
+
+PrefillPlan plan_prefill(const ReplayShape& shape, ReplayMode mode, int64_t length, int64_t hit,
+                         std::optional<int64_t> snapshot_at, std::optional<int64_t> rows) {
+  PrefillPlan out;
+  Replay& replay = out.replay;
+  if (worth_using(shape, mode, length, hit)) {
+    const Start start = start_of(shape, mode, length, hit, rows);
+    out.hit = replay.store_from = hit;
+    replay.start = replay.encoder_cut = start.bounded;
+    if (snapshot_at && *snapshot_at > 0 && *snapshot_at >= start.bounded && *snapshot_at <= start.highest) {
+      out.restore_at = replay.start = *snapshot_at;
+      replay.encoder_cut = 0;
+    }
+    out.seam = mode != ReplayMode::halo && replay.encoder_cut > 0;
+  }
+  if (shape.decoder_layers == 0) mode = ReplayMode::off;
+  set_decoder(shape, mode, std::max<int64_t>(0, length - kept_rows(shape, mode, rows)), replay);
+  out.encoder_rows = length - replay.start;
+  out.replay_rows = replay.store_from - replay.start;
+  out.decoder_rows = length - std::max(replay.start, replay.decoder_from);
   return out;
+}
+
+Replay plan_replay(const ReplayShape& shape, ReplayMode mode, int64_t length, int64_t hit, bool snapshot,
+                   std::optional<int64_t> rows) {
+  const auto snapshot_at = snapshot ? std::optional(hit) : std::nullopt;
+  return plan_prefill(shape, mode, length, hit, snapshot_at, rows).replay;
+}
+
+bool windows_complete(const ReplayShape& shape, ReplayMode mode, const Replay& replay, int64_t position) {
+  // halo warms up below the rows that it needs; only behind the warm-up is the ring of every layer exact.
+  const int64_t warm_up = mode == ReplayMode::halo ? int64_t(shape.encoder_layers) * (shape.window - 1) : 0;
+  const int64_t whole_from = replay.encoder_cut == 0 ? 0 : replay.encoder_cut + warm_up;
+  return position > replay.start && position - shape.window >= whole_from;
+}
+
+SnapshotRange useful_snapshots(const ReplayShape& shape, ReplayMode mode, int64_t length, int64_t hit,
+                               std::optional<int64_t> rows) {
+  if (!worth_using(shape, mode, length, hit)) return {};
+  const Start start = start_of(shape, mode, length, hit, rows);
+  const int64_t lowest = std::max<int64_t>(1, start.bounded);  // 0 is the beginning, not a snapshot
+  return {(lowest + kBlockTokens - 1) / kBlockTokens * kBlockTokens, start.highest / kBlockTokens * kBlockTokens};
 }
 
 }  // namespace fathom

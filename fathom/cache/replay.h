@@ -46,11 +46,53 @@ struct Replay {
   friend bool operator==(const Replay&, const Replay&) = default;
 };
 
+/// A prompt with a prefix in the cache: which rows run, and what the caller must restore before they do.
+struct PrefillPlan {
+  Replay replay;
+  int64_t hit = 0;                    // tokens of the prefix that are used; 0 when the hit is worth nothing
+  std::optional<int64_t> restore_at;  // the encoder windows of the snapshot there go into the rings first
+  bool seam = false;         // the encoder replays with a cut window: what is stored from `hit` on is approximate
+  int64_t encoder_rows = 0;  // computed
+  int64_t replay_rows = 0;   // of them below `hit`: no prompt work, not billed
+  int64_t decoder_rows = 0;  // computed, in a run of the whole prompt
+
+  int64_t valid_start() const { return replay.encoder_cut; }
+};
+
 /// The plan for a prompt of `length` tokens of which the first `hit` (a multiple of 128, below length) have their
-/// global entries in the cache. `snapshot`: the encoder windows at `hit` are there too. `rows` overrides K (compact and
-/// mask). Hits of 128 tokens or less, and any hit in mode off, are not used: then start is 0.      engine.md R-23,
-/// R-23a
+/// global entries in the cache. `snapshot_at`: there is a snapshot of the encoder windows at this position. `rows`
+/// overrides K (compact and mask). Hits of 128 tokens or less, and any hit in mode off, are not used.
+///
+/// Where the prefill starts:
+///   compact, mask  min(hit - W, length - K), and nothing below is visible: a seam
+///   halo           min(hit, d) - E (W - 1), d the first row with a decoder window key: rows from min(hit, d) on are
+///   exact a snapshot     at its position, exactly, if that lies at or above the start above and at or below min(hit,
+///   length -
+///                  K) (halo: min(hit, d)): never more rows than without it
+/// The specification has d = length - 2,420 for halo. Layer 20 also projects the window keys of the 127 rows before the
+/// kept ones, from the encoder's output (engine.md 6.1), so those must be exact too and d is 127 lower
+/// (docs/decisions/0009).                                                                         engine.md R-23, R-23a
+PrefillPlan plan_prefill(const ReplayShape& shape, ReplayMode mode, int64_t length, int64_t hit = 0,
+                         std::optional<int64_t> snapshot_at = {}, std::optional<int64_t> rows = {});
+
+/// plan_prefill's rows alone; `snapshot`: there is one at `hit`.
 Replay plan_replay(const ReplayShape& shape, ReplayMode mode, int64_t length, int64_t hit = 0, bool snapshot = false,
                    std::optional<int64_t> rows = {});
+
+/// Positions (multiples of 128, lowest to highest) at which plan_prefill would use a snapshot; none: lowest > highest.
+struct SnapshotRange {
+  int64_t lowest = 1, highest = 0;
+};
+SnapshotRange useful_snapshots(const ReplayShape& shape, ReplayMode mode, int64_t length, int64_t hit,
+                               std::optional<int64_t> rows = {});
+
+/// Whether the rings of a sequence hold the whole window before `position` when rows up to `written` have been stored
+/// since, accepted or not: a snapshot can be taken as long as no row at position + B or above was.
+inline bool ring_holds(const ReplayShape& shape, int64_t position, int64_t written) {
+  return written <= position + shape.backtrack;
+}
+/// Whether a prefill by this plan leaves whole windows before `position` (a multiple of 128): not where a window
+/// reaches below a cut, or into the warm-up of halo.
+bool windows_complete(const ReplayShape& shape, ReplayMode mode, const Replay& replay, int64_t position);
 
 }  // namespace fathom

@@ -12,15 +12,40 @@ Error no_room(const char* what, int64_t missing, int64_t capacity) {
 
 int64_t blocks_for(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
 
+bool make_room(CachePools& pools, int64_t count) {
+  if (count > pools.blocks.available()) return false;
+  while (pools.blocks.free_count() < count) {
+    const int32_t block = pools.blocks.idle().oldest();
+    ++pools.prefixes.statistics(pools.prefixes.account_of_block(block)).evicted;
+    pools.prefixes.remove(block);
+    pools.blocks.forget(block);
+  }
+  return true;
+}
+
+int64_t drop_expired(CachePools& pools) {
+  int64_t dropped = 0;
+  for (int32_t account = 0; account < pools.blocks.idle().accounts(); ++account) {
+    while (const int32_t block = pools.blocks.idle().expired(account)) {
+      pools.prefixes.remove(block);
+      pools.blocks.forget(block);
+      ++pools.prefixes.statistics(account).expired;
+      ++dropped;
+    }
+  }
+  return dropped;
+}
+
 Result<void> reserve(CachePools& pools, SequenceCache& cache, int64_t tokens) {
   const int64_t missing = blocks_for(tokens) - int64_t(cache.blocks.size());
-  if (missing > pools.blocks.free_count())
-    return no_room("blocks", missing - pools.blocks.free_count(), pools.blocks.capacity());
+  if (missing > pools.blocks.available())
+    return no_room("blocks", missing - pools.blocks.available(), pools.blocks.capacity());
   if (cache.slot == 0) {
     const auto slot = pools.slots.take();
     if (!slot) return no_room("state slots", 1, pools.slots.capacity());
     cache.slot = *slot;
   }
+  if (missing > 0) make_room(pools, missing);
   for (int64_t i = 0; i < missing; ++i) cache.blocks.push_back(*pools.blocks.take());
   return {};
 }
@@ -42,7 +67,7 @@ Result<Fork> fork(CachePools& pools, const SequenceCache& parent, int64_t tokens
   const int64_t full = tokens / kBlockTokens;
   const bool partial = tokens % kBlockTokens != 0;
   check(int64_t(parent.blocks.size()) >= blocks_for(tokens), "a fork lies inside its parent");
-  if (partial && pools.blocks.free_count() < 1) return no_room("blocks", 1, pools.blocks.capacity());
+  if (partial && pools.blocks.available() < 1) return no_room("blocks", 1, pools.blocks.capacity());
   const auto slot = pools.slots.take();
   if (!slot) return no_room("state slots", 1, pools.slots.capacity());
   Fork out;
@@ -53,11 +78,24 @@ Result<Fork> fork(CachePools& pools, const SequenceCache& parent, int64_t tokens
     out.cache.blocks.push_back(parent.blocks[size_t(i)]);
   }
   if (partial) {
+    make_room(pools, 1);
     const int32_t own = *pools.blocks.take();
     out.blocks.push_back({parent.blocks[size_t(full)], own});
     out.cache.blocks.push_back(own);
   }
   return out;
+}
+
+Result<std::optional<BlockCopy>> make_writable(CachePools& pools, SequenceCache& cache, int64_t tokens) {
+  check(int64_t(cache.blocks.size()) == blocks_for(tokens), "a sequence is truncated before it is written again");
+  if (tokens % kBlockTokens == 0) return std::optional<BlockCopy>{};  // its next block is a new one
+  int32_t& last = cache.blocks[size_t(tokens / kBlockTokens)];
+  if (pools.blocks.writable(last)) return std::optional<BlockCopy>{};
+  if (!make_room(pools, 1)) return no_room("blocks", 1, pools.blocks.capacity());
+  const BlockCopy copy{last, *pools.blocks.take()};
+  pools.blocks.release(last);
+  last = copy.to;
+  return std::optional(copy);
 }
 
 }  // namespace fathom

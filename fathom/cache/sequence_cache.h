@@ -7,6 +7,7 @@
 
 #include "fathom/cache/block_pool.h"
 #include "fathom/cache/page_spec.h"
+#include "fathom/cache/prefix_index.h"
 
 namespace fathom {
 
@@ -15,11 +16,12 @@ struct BlockCopy {
   friend bool operator==(const BlockCopy&, const BlockCopy&) = default;
 };
 
-/// The pools of one engine. The engine's thread owns it.
+/// The pools of one engine and what is findable in them. The engine's thread owns it.
 struct CachePools {
   BlockPool blocks;
   BlockPool slots;
-  CachePools(int32_t block_count, int32_t slot_count) : blocks(block_count), slots(slot_count) {}
+  PrefixIndex prefixes;
+  CachePools(int32_t block_count, int32_t slot_count) : blocks(block_count), slots(slot_count), prefixes(block_count) {}
 };
 
 /// A value without a destructor: whoever holds it calls free_sequence. Shared blocks are never written: see fork.
@@ -31,7 +33,15 @@ struct SequenceCache {
 /// Blocks that `tokens` tokens take.
 int64_t blocks_for(int64_t tokens);
 
-/// Makes room for positions [0, tokens): takes missing blocks, and the slot. All or nothing.
+/// Makes `count` blocks free, by dropping idle ones from the prefix index, the longest unused first.
+/// False, and nothing has changed, when not so many are free or idle.
+bool make_room(CachePools& pools, int64_t count);
+/// Drops idle blocks whose account's time to live has passed (`pools.blocks.idle().advance` says what time it is).
+/// Returns how many. Call it every few seconds.
+int64_t drop_expired(CachePools& pools);
+
+/// Makes room for positions [0, tokens): takes missing blocks, and the slot. Free blocks first, then idle ones. All or
+/// nothing.
 /// Errors: out_of_memory naming what ran out and how many are missing.
 Result<void> reserve(CachePools& pools, SequenceCache& cache, int64_t tokens);
 
@@ -50,7 +60,13 @@ struct Fork {
   BlockCopy slot;
 };
 
-/// Errors: out_of_memory; then nothing has changed.
+/// Blocks at or above `tokens` are not shared, so neither of the two ever writes a block of the other; one that is in
+/// the prefix index stays there. Errors: out_of_memory; then nothing has changed.
 Result<Fork> fork(CachePools& pools, const SequenceCache& parent, int64_t tokens);
+
+/// After truncate(cache, tokens): makes the block that position `tokens` lies in this sequence's own, when it is shared
+/// or findable. What to copy before the next write, if anything. Errors: out_of_memory; then nothing has
+/// changed.
+Result<std::optional<BlockCopy>> make_writable(CachePools& pools, SequenceCache& cache, int64_t tokens);
 
 }  // namespace fathom
