@@ -11,6 +11,7 @@ struct AnswerStream::State {
   AnswerBody* body = nullptr;
   PromptUsage prompt;
   bool started = false;
+  bool ended = false;  // the terminal events, or that of a failure, are out
 
   /// Writes the opening events if nobody has.
   void start(std::optional<std::string_view> fingerprint, WireEvents& out) {
@@ -29,6 +30,7 @@ struct AnswerStream::State {
           if (reader.finished()) one.finish(reader.end(), out);
         },
         writer);
+    ended = ended || reader.finished();
     if (body == nullptr) return {};
     std::visit(
         [&](auto& one) {
@@ -43,7 +45,7 @@ struct AnswerStream::State {
 };
 
 AnswerStream::AnswerStream(AnswerWriter writer, Parsing parsing, const Tokenizer* tokenizer, uint64_t seed)
-    : state_(new State{std::move(writer), AnswerReader(std::move(parsing), tokenizer, seed), nullptr, {}, false}) {}
+    : state_(new State{std::move(writer), AnswerReader(std::move(parsing), tokenizer, seed), nullptr, {}}) {}
 AnswerStream::AnswerStream(AnswerStream&&) noexcept = default;
 AnswerStream::~AnswerStream() = default;
 
@@ -77,6 +79,18 @@ Result<void> AnswerStream::end(WireEvents& out) {
   if (finished()) return {};
   if (state_->open()) state_->start({}, out);
   return state_->write(state_->reader.finish(), out);
+}
+
+void AnswerStream::fail(const Error& error, WireEvents& out) {
+  if (!std::exchange(state_->ended, true)) {
+    std::visit([&](auto& one) { one.fail(error, out); }, state_->writer);
+  }
+  state_->reader.close();
+}
+
+void AnswerStream::keep_alive(WireEvents& out) {
+  if (state_->ended) return;
+  std::visit([&](auto& one) { one.keep_alive(out); }, state_->writer);
 }
 
 void AnswerStream::close() { state_->reader.close(); }

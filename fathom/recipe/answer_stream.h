@@ -6,6 +6,7 @@
 //   stream.ready({.prompt_tokens = 12}, "", out);
 //   stream.tokens(ids, {}, out);   // again and again
 //   stream.finish(BackendFinish::stop, out);
+//   append_sse(sent, out);         // after any of these: what is to be sent; then out.clear()
 //
 // Source: spec/recipe.md 8.3 to 8.5.
 #pragma once
@@ -43,6 +44,11 @@ class AnswerStream {
   Result<void> finish(BackendFinish reason, WireEvents& out);
   /// The end of the input: finishes as `stop` if nothing did before; nothing when it has finished already.
   Result<void> end(WireEvents& out);
+  /// Instead of finish, when generation failed: the event of the API, no normal end. Nothing when the terminal events
+  /// are out. Every later call is an error.
+  void fail(const Error& error, WireEvents& out);
+  /// A sign of life, after ten seconds without an event. Nothing when the terminal events are out.
+  void keep_alive(WireEvents& out);
   /// Gives up: no further events, every later call is an error.
   void close();
 
