@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs the commands of README.md and docs/guides as they are written (case inst-02: guides that no longer work).
 
-  tests/guides/run_guides.py --program build/release/fathom [FILE.md ...]
+  tests/guides/run_guides.py --program build/release/fathom [--with build/release/example_codec] [FILE.md ...]
 
 Every ```sh block runs in bash; the blocks of one page run in order in one empty folder that shows the checkout's files and
-has the given program as build/release/fathom. All must exit 0. A block below a line `<!-- not run ...: reason -->` is left
+has the given program as build/release/fathom, and those of --with beside it. All must exit 0. A block below a line `<!-- not run ...: reason -->` is left
 out; so is every other fence (```text, ```console). Exits 1 when a block fails, or when no block was found at all.
 """
 import argparse
@@ -41,22 +41,24 @@ def blocks_of(page):
     return found
 
 
-def playground(folder, program):
-    """The checkout as a reader sees it, without its build folders, plus the program under test."""
+def playground(folder, program, others):
+    """The checkout as a reader sees it, without its build folders, plus the programs under test."""
     for entry in ROOT.iterdir():
         if entry.name not in ("build", ".git"):
             (folder / entry.name).symlink_to(entry)
     (folder / "build" / "release").mkdir(parents=True)
     (folder / "build" / "release" / "fathom").symlink_to(program)
+    for other in others:
+        (folder / "build" / "release" / other.name).symlink_to(other)
 
 
-def run_page(page, program):
+def run_page(page, program, others):
     """Number of blocks run and the failures as texts."""
     failures, blocks = [], blocks_of(page)
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith("FATHOM_") or name == "FATHOM_SHARED"}
     with tempfile.TemporaryDirectory(prefix="fathom_guide_") as folder:
-        playground(Path(folder), program)
+        playground(Path(folder), program, others)
         for line, script in blocks:
             try:
                 done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=environment, text=True,
@@ -72,12 +74,13 @@ def run_page(page, program):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=Path, required=True, help="the built fathom")
+    parser.add_argument("--with", dest="others", type=Path, action="append", default=[], help="a further built program")
     parser.add_argument("pages", type=Path, nargs="*", help="default: README.md and docs/guides/*.md")
     arguments = parser.parse_args()
     pages = [page.resolve() for page in arguments.pages] or [ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md"))]
     total, failures = 0, []
     for page in pages:
-        count, failed = run_page(page, arguments.program.resolve())
+        count, failed = run_page(page, arguments.program.resolve(), [other.resolve() for other in arguments.others])
         total += count
         failures += failed
         print(f"{page.relative_to(ROOT)}: {count} blocks, {len(failed)} failed")
