@@ -232,6 +232,7 @@ class Response {
     }
     AnswerForm form;
     form.api = kApi;
+    form.thinking = false;  // nothing is open
     AnswerBody body = make_body(form, identity_);
     if (kApi == Api::messages) {
       std::visit([&](auto& one) { one.start({prompt_, "", false}); }, body);

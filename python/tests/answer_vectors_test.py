@@ -86,6 +86,7 @@ class Answers(unittest.TestCase):
             self.assertTrue(processor.finished)
         self.assertEqual(error, expect.get("error"))
         self.assertEqual(normalised(events), expect["events"])
+        self.assertEqual(json.dumps(normalised(events)), json.dumps(expect["events"]), "another order of keys")
         if "final" in expect:
             self.assertEqual(normalised(json.loads(response.to_json())), expect["final"])
         self.assertEqual(kind.sse_done_data(), expect["sse_done_data"])
