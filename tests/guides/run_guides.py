@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the commands of README.md and docs/guides as they are written (case inst-02: guides that no longer work).
+"""Runs the commands of README.md, docs/codec.md and docs/guides as they are written (case inst-02: guides that no longer work).
 
   tests/guides/run_guides.py --program build/release/fathom [--with build/release/example_codec] [FILE.md ...]
 
@@ -75,9 +75,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=Path, required=True, help="the built fathom")
     parser.add_argument("--with", dest="others", type=Path, action="append", default=[], help="a further built program")
-    parser.add_argument("pages", type=Path, nargs="*", help="default: README.md and docs/guides/*.md")
+    parser.add_argument("pages", type=Path, nargs="*", help="default: README.md, docs/codec.md and docs/guides/*.md")
     arguments = parser.parse_args()
-    pages = [page.resolve() for page in arguments.pages] or [ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md"))]
+    pages = [page.resolve() for page in arguments.pages] or [
+        ROOT / "README.md", ROOT / "docs/codec.md", *sorted((ROOT / "docs/guides").glob("*.md"))]
     total, failures = 0, []
     for page in pages:
         count, failed = run_page(page, arguments.program.resolve(), [other.resolve() for other in arguments.others])
