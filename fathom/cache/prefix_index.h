@@ -44,7 +44,7 @@ struct PrefixChain {
   std::vector<ImageSpan> images;
   int32_t published = 0;  // its first blocks that are in the index
   int32_t seams = 0;      // bounded encoder replays that its newest block descends from; 0: exact
-  bool closed = false;    // a collision: nothing more of it is published
+  bool closed = false;    // nothing more of it is published: a collision, or a branch forked too early
 };
 
 /// The longest prefix that is there. A value; holds no references: nothing may be evicted before it is attached.

@@ -36,7 +36,14 @@ void publish(CachePools& pools, SequenceCache& cache, PrefixChain& chain, std::s
     const int32_t parent = number == 0 ? 0 : cache.blocks[size_t(number) - 1];
     const int32_t found = index.find(chain.keys[size_t(number)]);
     if (found == own) continue;  // a branch of the same parent has published it
+    const bool only_ours = pools.blocks.references(own) == 1;
     if (found == 0) {
+      // A branch that was forked before this was published may hold another block in front of it. Were it in the index
+      // now, not all of its users would hold its parent.
+      if (!only_ours) {
+        chain.closed = true;
+        return;
+      }
       index.insert(own, parent, chain, ids, number);
       pools.blocks.keep(own, account);
       ++index.statistics(account).published;
@@ -48,7 +55,8 @@ void publish(CachePools& pools, SequenceCache& cache, PrefixChain& chain, std::s
       return;
     }
     ++index.statistics(account).deduplicated;
-    if (pools.blocks.references(found) == 0 && chain.seams < index.seams_of(found) && !index.has_children(found)) {
+    if (only_ours && pools.blocks.references(found) == 0 && chain.seams < index.seams_of(found) &&
+        !index.has_children(found)) {
       index.replace(found, own, chain.seams);  // ours descends from fewer approximations
       pools.blocks.keep(own, account);
       pools.blocks.forget(found);

@@ -28,6 +28,7 @@ void attach(CachePools& pools, SequenceCache& cache, PrefixChain& chain, const P
 /// drafts that may be taken back and tokens behind a stop are not among them. Where another sequence has published the
 /// same block before, this one uses that from now on, and gives its own up into `displaced`, which still holds a
 /// reference: the caller releases it when no step in flight reads it. So all users of a block use all blocks before it.
+/// Publish before a fork: a block that two branches hold and that is not findable yet never will be.
 void publish(CachePools& pools, SequenceCache& cache, PrefixChain& chain, std::span<const int32_t> ids,
              int64_t committed, std::vector<int32_t>& displaced);
 

@@ -271,19 +271,49 @@ TEST_F(PrefixSharing, ABlockThatOthersMayFindIsCopiedBeforeItIsWritten) {
   EXPECT_EQ(pools.prefixes.lookup(chain, tokens_from(0, 400), false).tokens(), 384);
 }
 
-TEST_F(PrefixSharing, BranchesOfOneParentPublishTheirCommonBlocksOnce) {
+TEST_F(PrefixSharing, BranchesOfOneParentShareWhatItPublished) {
   TestRequest parent = admit(pools, root, tokens_from(0, 300));
+  commit(pools, parent);
   auto child = fork(pools, parent.cache, 300);
   ASSERT_TRUE(child.ok());
   TestRequest branch = parent;
   branch.cache = child->cache;
   truncate_chain(branch.chain, 300);
-  commit(pools, parent);
   commit(pools, branch);
   EXPECT_EQ(pools.prefixes.size(), 2);
   EXPECT_EQ(parent.cache.blocks[1], branch.cache.blocks[1]);
   EXPECT_NE(parent.cache.blocks[2], branch.cache.blocks[2]);
   expect_consistent({&parent.cache, &branch.cache});
+  for (TestRequest* one : {&parent, &branch}) {  // both end with blocks of their own
+    one->ids = one->ids + tokens_from(one == &parent ? 1'000 : 2'000, 200);
+    ASSERT_TRUE(reserve(pools, one->cache, 500).ok());
+    commit(pools, *one);
+  }
+  EXPECT_EQ(pools.prefixes.size(), 4);
+  expect_consistent({&parent.cache, &branch.cache});
+}
+
+// Found by CacheAtRandom: the parent swapped its first block for a published one and then published its second, which
+// the branch used behind another first one. When the parent ended, the published first block was idle and in use at
+// once.
+TEST_F(PrefixSharing, BlocksThatABranchHoldsUnpublishedStayOutOfTheIndex) {
+  TestRequest parent = admit(pools, root, tokens_from(0, 300));
+  auto child = fork(pools, parent.cache, 300);
+  ASSERT_TRUE(child.ok());
+  TestRequest branch = parent;
+  branch.cache = child->cache;
+  TestRequest other = admit(pools, root, tokens_from(0, 200));
+  commit(pools, other);
+  free_sequence(pools, other.cache);
+  commit(pools, parent);  // swaps block 0; block 1 is the branch's too
+  EXPECT_EQ(pools.prefixes.size(), 1);
+  EXPECT_TRUE(parent.chain.closed);
+  expect_consistent({&parent.cache, &branch.cache});
+  free_sequence(pools, parent.cache);
+  expect_consistent({&branch.cache});
+  commit(pools, branch);  // now it is the only user
+  EXPECT_EQ(pools.prefixes.size(), 2);
+  expect_consistent({&branch.cache});
 }
 
 TEST_F(PrefixSharing, ARootThatNobodyCanUseAgainLeavesNothing) {
