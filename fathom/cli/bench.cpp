@@ -1,10 +1,12 @@
 // fathom/cli/bench.cpp
 // `fathom bench prefill|decode`: steps of the model without scheduler (design/cli.md 4). What is timed: step_timing.h.
+// `codec` has a file of its own (bench_codec.h).
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 
 #include "fathom/base/mapped_file.h"
+#include "fathom/cli/bench_codec.h"
 #include "fathom/cli/bench_report.h"
 #include "fathom/cli/interrupt.h"
 #include "fathom/cli/log.h"
@@ -24,6 +26,7 @@ struct Settings {
   int64_t repeat = 5, warmup = 1;
   std::string out, compare, max_slowdown = "5%";
   bool sweep = false, per_operation = false;
+  std::string api, policy = "default", tokenizer;  // codec
   EngineSettings engine;
 };
 
@@ -155,11 +158,27 @@ Result<void> write_results(const Settings& s, const std::vector<BenchRow>& rows)
   return write_file(stem + ".svg", to_svg(rows));
 }
 
+Result<int> run_codec(const Settings& s, const Common& common) {
+  const auto most_slowdown = parse_share(s.max_slowdown);
+  if (!most_slowdown) return usage("\"" + s.max_slowdown + "\" is no share", "--max-slowdown", "pass 5% or 0.05");
+  for (const auto& [given, name] : {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
+                                    std::pair(!s.cached.empty(), "--cached"), std::pair(s.sweep, "--sweep"),
+                                    std::pair(s.per_operation, "--per-operation")}) {
+    if (given)
+      return usage("the codec takes no steps", name, "use it with fathom bench prefill or fathom bench decode");
+  }
+  CodecBenchSettings settings{s.api, s.policy, s.tokenizer, s.repeat, s.warmup, s.out, s.compare, s.max_slowdown};
+  settings.most_slowdown = *most_slowdown;
+  return run_bench_codec(settings, common);
+}
+
 Result<int> run_bench(const Settings& s, const Common& common) {
   if (s.words.size() != 1) {
     return usage(s.words.empty() ? "nothing named to measure" : "unexpected argument \"" + s.words[1] + "\"",
-                 "fathom bench", "use fathom bench prefill or fathom bench decode");
+                 "fathom bench", "use fathom bench prefill, fathom bench decode or fathom bench codec");
   }
+  if (s.words[0] == "codec") return run_codec(s, common);
+  if (!s.api.empty()) return usage("steps of the model have no API", "--api", "use it with fathom bench codec");
   const bool decode = s.words[0] == "decode";
   const auto most_slowdown = parse_share(s.max_slowdown);
   if (!most_slowdown) return usage("\"" + s.max_slowdown + "\" is no share", "--max-slowdown", "pass 5% or 0.05");
@@ -268,6 +287,26 @@ Command bench_command() {
        .help = "also where the time goes: calls, ms and share of each operation",
        .group = what,
        .target = &s->per_operation},
+      {.name = "api",
+       .value = "API",
+       .help = "codec: one of them",
+       .fallback = "all three",
+       .group = what,
+       .target = &s->api,
+       .choices = {"chat", "responses", "messages"}},
+      {.name = "codec-policy",
+       .value = "POLICY",
+       .help = "codec: default, or strict: as deepseek-recipe 0.2.0",
+       .fallback = "default",
+       .group = what,
+       .target = &s->policy,
+       .choices = {"default", "strict"}},
+      {.name = "tokenizer",
+       .value = "FILE",
+       .help = "codec: a tokenizer.json",
+       .fallback = "that of --model",
+       .group = what,
+       .target = &s->tokenizer},
       {.name = "repeat",
        .value = "N",
        .help = "measured runs: median and spread",
@@ -303,7 +342,7 @@ Command bench_command() {
        .group = where,
        .target = &s->max_slowdown},
   };
-  for (const char* later : {"filter", "peers", "simulate", "trace", "endpoint", "rate", "api"}) {
+  for (const char* later : {"filter", "peers", "simulate", "trace", "endpoint", "rate"}) {
     options.push_back({.name = later, .planned = true});
   }
   // Of the engine's options those that steps know; the others belong to its loop.
@@ -317,14 +356,14 @@ Command bench_command() {
     if (option.planned || std::count(used.begin(), used.end(), option.name)) options.push_back(std::move(option));
   }
   return {.name = "bench",
-          .summary = "time steps of the model, without scheduler",
+          .summary = "time steps of the model without scheduler, or the codec alone",
           .example = "fathom bench decode --batch 1,8 --cached 512 --json",
           .note = "",
-          .arguments = "prefill|decode",
+          .arguments = "prefill|decode|codec",
           .options = std::move(options),
           .positional = &s->words,
-          .words = {"prefill", "decode"},
-          .later_words = {"kernels", "engine", "serve", "codec"},
+          .words = {"prefill", "decode", "codec"},
+          .later_words = {"kernels", "engine", "serve"},
           .run = [s](const Common& common) { return run_bench(*s, common); }};
 }
 

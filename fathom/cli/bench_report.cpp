@@ -88,7 +88,7 @@ Json to_json(const BenchRow& r) {
   return tree;
 }
 
-std::string to_csv(std::span<const BenchRow> rows) {
+std::string csv_of(std::span<const Json> rows) {
   std::string out;
   const auto write = [&](const Json& tree, bool head) {
     for (size_t i = 0; i < tree.fields.size(); ++i) {
@@ -97,50 +97,68 @@ std::string to_csv(std::span<const BenchRow> rows) {
     }
     out += '\n';
   };
-  write(to_json(BenchRow{}), true);
-  for (BenchRow row : rows) {
-    row.operations.clear();  // no column holds a list
-    write(to_json(row), false);
-  }
+  if (!rows.empty()) write(rows[0], true);
+  for (const Json& row : rows) write(row, false);
   return out;
 }
 
-Result<std::vector<BenchRow>> read_bench_csv(std::string_view text, const std::string& where) {
-  std::vector<BenchRow> rows;
-  std::map<std::string, size_t> column;
+std::string to_csv(std::span<const BenchRow> rows) {
+  std::vector<Json> trees;
+  for (BenchRow row : rows) {
+    row.operations.clear();  // no column holds a list
+    trees.push_back(to_json(row));
+  }
+  return csv_of(trees);
+}
+
+Result<std::vector<std::map<std::string, std::string>>> read_csv(std::string_view text, const std::string& where,
+                                                                 std::initializer_list<const char*> wanted) {
+  std::vector<std::map<std::string, std::string>> rows;
+  std::vector<std::string> columns;
   int64_t number = 0;
   for (const std::string& line : split(text, '\n')) {
     ++number;
     if (line.empty()) continue;
-    const auto cells = csv_cells(line);
-    if (column.empty()) {
-      for (size_t i = 0; i < cells.size(); ++i) column[cells[i]] = i;
-      for (const char* name : {"bench", "length", "batch", "cached", "drafts", "replay", "numerics", "backend",
-                               "threads", "tokens_per_s"}) {
-        if (!column.contains(name)) {
+    auto cells = csv_cells(line);
+    if (columns.empty()) {
+      columns = std::move(cells);
+      for (const char* name : wanted) {
+        if (std::find(columns.begin(), columns.end(), name) == columns.end()) {
           return Error{ErrorCode::bad_input, "no column \"" + std::string(name) + "\"", where,
                        "name a file that fathom bench --out wrote"};
         }
       }
       continue;
     }
-    if (cells.size() < column.size()) {
+    if (cells.size() < columns.size()) {
       return Error{ErrorCode::bad_input,
-                   "a row with " + std::to_string(cells.size()) + " of " + std::to_string(column.size()) + " cells",
+                   "a row with " + std::to_string(cells.size()) + " of " + std::to_string(columns.size()) + " cells",
                    where + ", line " + std::to_string(number), "mend or remove this line"};
     }
-    const auto cell = [&](const char* name) -> const std::string& { return cells[column[name]]; };
+    auto& row = rows.emplace_back();
+    for (size_t i = 0; i < columns.size(); ++i) row[columns[i]] = std::move(cells[i]);
+  }
+  return rows;
+}
+
+Result<std::vector<BenchRow>> read_bench_csv(std::string_view text, const std::string& where) {
+  const auto table = read_csv(
+      text, where,
+      {"bench", "length", "batch", "cached", "drafts", "replay", "numerics", "backend", "threads", "tokens_per_s"});
+  if (!table) return table.error();
+  std::vector<BenchRow> rows;
+  for (const auto& row : *table) {
     BenchRow r;
-    r.bench = cell("bench");
-    r.length = parse_integer(cell("length")).value_or(-1);
-    r.batch = parse_integer(cell("batch")).value_or(-1);
-    r.cached = parse_integer(cell("cached")).value_or(-1);
-    r.drafts = int(parse_integer(cell("drafts")).value_or(-1));
-    r.replay = cell("replay");
-    r.numerics = cell("numerics");
-    r.backend = cell("backend");
-    r.threads = int(parse_integer(cell("threads")).value_or(-1));
-    r.tokens_per_s = parse_number(cell("tokens_per_s")).value_or(0);
+    r.bench = row.at("bench");
+    r.length = parse_integer(row.at("length")).value_or(-1);
+    r.batch = parse_integer(row.at("batch")).value_or(-1);
+    r.cached = parse_integer(row.at("cached")).value_or(-1);
+    r.drafts = int(parse_integer(row.at("drafts")).value_or(-1));
+    r.replay = row.at("replay");
+    r.numerics = row.at("numerics");
+    r.backend = row.at("backend");
+    r.threads = int(parse_integer(row.at("threads")).value_or(-1));
+    r.tokens_per_s = parse_number(row.at("tokens_per_s")).value_or(0);
     rows.push_back(std::move(r));
   }
   return rows;

@@ -1,6 +1,8 @@
 // fathom/cli/bench_report.h
 // Results of `fathom bench` as rows, and the forms they are written in. Pure but for the files.
 #pragma once
+#include <initializer_list>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,6 +32,11 @@ struct BenchRow {
 /// One flat object; the keys are stable. With --per-operation also `operations`, a list of {name, calls, ms, share}.
 Json to_json(const BenchRow& row);
 std::string to_csv(std::span<const BenchRow> rows);
+/// Flat objects with the same keys: a line of keys, and a line for each.
+std::string csv_of(std::span<const Json> rows);
+/// The rows of a CSV file by column. Errors: bad_input naming the line, or the wanted column that is missing.
+Result<std::vector<std::map<std::string, std::string>>> read_csv(std::string_view text, const std::string& where,
+                                                                 std::initializer_list<const char*> wanted);
 /// Only what --compare needs. Errors: bad_input naming the line or the column that is missing.
 Result<std::vector<BenchRow>> read_bench_csv(std::string_view text, const std::string& where);
 std::string to_table(std::span<const BenchRow> rows);

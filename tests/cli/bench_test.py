@@ -1,4 +1,4 @@
-"""bench prefill|decode and check-golden: rows, files, gates (design/cli.md 4, 6)."""
+"""bench prefill|decode|codec and check-golden: rows, files, gates (design/cli.md 4, 6)."""
 import csv
 import json
 import os
@@ -61,6 +61,31 @@ class Bench(ProgramTest):
         self.assertEqual(sorted(p.name for p in folder.iterdir()), ["decode.csv", "decode.jsonl", "decode.svg"])
         xml.etree.ElementTree.fromstring((folder / "decode.svg").read_text())
         self.assertEqual(len((folder / "decode.jsonl").read_text().splitlines()), 2)
+
+    def test_the_codec_alone(self):
+        words = ["bench", "codec", "--repeat", "1", "--warmup", "0"]
+        rows = self.succeeds(*words, "--json").lines()
+        self.assertEqual([r["api"] for r in rows], ["chat", "responses", "messages"])
+        for row in rows:
+            self.assertEqual((row["bench"], row["codec_policy"], row["threads"], row["repeat"]), ("codec", "default", 1, 1))
+            request_ms = row["convert_ms"] + row["render_ms"] + row["encode_ms"]
+            self.assertAlmostEqual(row["requests_per_s"] * request_ms, 1000, delta=1)
+            self.assertGreater(row["output_bytes_per_s"], row["event_bytes"])  # an answer takes less than a second
+            self.assertGreater(row["request_bytes"], 30000)
+        path = self.folder() / "codec.csv"
+        words += ["--api", "messages", "--codec-policy", "strict"]
+        self.assertIn("requests/s", self.succeeds(*words, "--out", path).out)
+        self.assertIn("against", self.succeeds(*words, "--compare", path, "--max-slowdown", "10000%").out)
+        rows = list(csv.DictReader(path.read_text().splitlines()))
+        self.assertEqual([(r["api"], r["codec_policy"]) for r in rows], [("messages", "strict")])
+        rows[0]["requests_per_s"] = "1e12"
+        path.write_text(",".join(rows[0]) + "\n" + ",".join('"' + v + '"' for v in rows[0].values()) + "\n")
+        ran = run(*words, "--compare", path)
+        self.assertEqual(ran.code, 1)
+        self.assertIn("messages, requests_per_s", ran.err)
+        self.fails(2, "bench", "codec", "--lengths", "5", mentions=["--lengths", "prefill"])
+        self.fails(2, "bench", "prefill", "--api", "chat", mentions=["--api", "codec"])
+        self.fails(2, "bench", "codec", "--api", "soap", mentions=["responses"])
 
     def test_usage(self):
         self.fails(2, "bench", "prefill", "--sweep", mentions=["--out"])
