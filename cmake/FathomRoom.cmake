@@ -3,11 +3,17 @@
 # One room of docs/architecture.md = one static library fathom_NAME of the folder's sources. `thing_test.cpp` stands
 # beside `thing.cpp` and goes into the test program NAME_test, `thing_bench.cpp` into NAME_bench, `thing_fuzz.cpp`
 # becomes a libFuzzer program of its own. LINKS names what the room may use; scripts/check-layers reads this line.
+# A folder inside with a CMakeLists.txt of its own is a part of the room with a target of its own, fathom_ROOM_FOLDER.
 # NOT_IN_CODEC: what the codec can do without, so that it builds alone (FATHOM_CODEC_ONLY) with fewer libraries;
 # IN_CODEC: the few sources that it needs.
 function(fathom_room name)
   cmake_parse_arguments(ROOM "" "" "LINKS;NOT_IN_CODEC;IN_CODEC" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*.S)
+  file(GLOB parts CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*/CMakeLists.txt)
+  foreach(part ${parts})
+    get_filename_component(folder ${part} DIRECTORY)
+    list(FILTER sources EXCLUDE REGEX "^${folder}/")
+  endforeach()
   set(tests ${sources})
   set(benches ${sources})
   set(fuzzers ${sources})
@@ -32,7 +38,7 @@ function(fathom_room name)
     add_library(fathom_${name} INTERFACE)
     set(scope INTERFACE)
   endif()
-  target_include_directories(fathom_${name} ${scope} ${CMAKE_SOURCE_DIR})
+  target_include_directories(fathom_${name} ${scope} ${PROJECT_SOURCE_DIR})
   target_link_libraries(fathom_${name} ${scope} ${ROOM_LINKS})
 
   if(FATHOM_TESTS AND tests)
