@@ -6,6 +6,23 @@ namespace {
 
 using Law = std::vector<uint32_t>;
 
+// Laws of drafts as lists, from one dense row a target row.
+struct Lists {
+  std::vector<int32_t> begin{0};
+  std::vector<TokenWeight> tokens;
+
+  Lists(const Law& dense, size_t vocabulary) {
+    for (size_t i = 0; i < dense.size(); ++i) {
+      if (dense[i] > 0) tokens.push_back({int32_t(i % vocabulary), dense[i]});
+      if ((i + 1) % vocabulary == 0) begin.push_back(int32_t(tokens.size()));
+    }
+  }
+  void give(Accept& op) const {
+    op.draft_begin = view(begin);
+    op.draft_laws = view(tokens);
+  }
+};
+
 // Many independent verifications of the same laws. Each has `drafts` drafts, drawn from their laws by `sample` with a
 // stream of their own, and one more row.
 struct Verification {
@@ -57,7 +74,8 @@ struct Verification {
     op.target_laws = view(std::as_const(target_laws), vocabulary);
     op.target_ids = view(std::as_const(target_ids));
     op.draft_ids = view(std::as_const(draft_ids));
-    op.draft_laws = view(std::as_const(draft_laws), vocabulary);
+    const Lists lists(draft_laws, size_t(vocabulary));
+    lists.give(op);
     op.rows = rows;
     op.accepted = view(accepted);
     op.next = view(next);
@@ -81,7 +99,8 @@ struct One {
     op.target_laws = view(std::as_const(target_laws), vocabulary);
     op.target_ids = view(std::as_const(target_ids));
     op.draft_ids = view(std::as_const(draft_ids));
-    op.draft_laws = view(std::as_const(draft_laws), vocabulary);
+    const Lists lists(draft_laws, size_t(vocabulary));
+    lists.give(op);
     op.rows = rows;
     op.accepted = view(accepted);
     op.next = view(next);

@@ -10,7 +10,7 @@
 
 namespace fathom {
 
-inline constexpr uint32_t kFresh = 0, kResidual = 1, kAccept = 2;  // roles
+inline constexpr uint32_t kFresh = 0, kResidual = 1, kAccept = 2, kCoupled = 3;  // roles; 3: race.h
 
 /// 64 random bits.
 inline uint64_t random_bits(uint64_t seed, uint32_t position, uint32_t role, uint32_t attempt) {

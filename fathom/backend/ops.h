@@ -321,12 +321,19 @@ struct RowSampling {
   int32_t top_k = 0;      // 0: all
   uint64_t seed = 0;      // Philox key
   uint32_t position = 0;  // of the token that is drawn
-  uint32_t role = 0;      // 0 fresh, 1 residual, 2 accept
+  uint32_t role = 0;      // 0 fresh, 1 residual, 2 accept, 3 coupled
+};
+
+/// One token of a law. A law as a list of them has those of weight > 0, by rising id.
+struct TokenWeight {
+  int32_t id = 0;
+  uint32_t weight = 0;
+  friend bool operator==(const TokenWeight&, const TokenWeight&) = default;
 };
 
 /// Draws one token a row. The law of a row is an integer for each token: floor(p * 2^31) after temperature, min-p,
-/// joint top-k/top-p and renormalisation; the draw is an exact inverse CDF over those integers.        engine.md 8.1,
-///
+/// joint top-k/top-p and renormalisation; the draw is an exact inverse CDF over those integers, or for role 3 the race
+/// of race.h, which a draft and its target run with the same noise. engine.md 8.1, R-33, R-34, R-37
 struct Sample {
   View<const float, 2> logits;        // [rows, vocabulary], masks and penalties applied
   std::span<const RowSampling> rows;  // [rows]
@@ -337,16 +344,18 @@ struct Sample {
 /// Rejection sampling of drafts. Target rows [begin[s], begin[s + 1]) of a sequence are its drafts' rows and one more;
 /// draft i is accepted with probability min(1, q(d)/p(d)), q and p being the integer laws over their sums; the first
 /// refused row gives a token of the law max(q - p, 0); if none is refused the last row's own token stands. Exact:
-/// integer arithmetic throughout. engine.md 7.5
+/// integer arithmetic throughout. Laws of drafts are lists, since they are kept from one step to the next.
+/// engine.md 7.5
 struct Accept {
   View<const int32_t, 1> begin;         // [sequences + 1] into target rows
   View<const uint32_t, 2> target_laws;  // [target rows, vocabulary]
   View<const int32_t, 1> target_ids;    // [target rows] a fresh draw of each row
   View<const int32_t, 1> draft_ids;     // [target rows]; entry of a sequence's last row is not read; < 0: refuse
-  View<const uint32_t, 2> draft_laws;   // [target rows, vocabulary], same rows as draft_ids
-  std::span<const RowSampling> rows;    // [target rows]; role is not read
-  View<int32_t, 1> accepted;            // [sequences] out: number of drafts accepted
-  View<int32_t, 1> next;                // [sequences] out: the token after them
+  View<const int32_t, 1> draft_begin;   // [target rows + 1] into draft_laws; nothing is read of a row without a draft
+  View<const TokenWeight, 1> draft_laws;
+  std::span<const RowSampling> rows;  // [target rows]; role is not read
+  View<int32_t, 1> accepted;          // [sequences] out: number of drafts accepted
+  View<int32_t, 1> next;              // [sequences] out: the token after them
 };
 
 /// The table of one backend. An empty entry is legal on a device and reported before anything runs; on the CPU backends

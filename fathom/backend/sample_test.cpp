@@ -163,6 +163,7 @@ TEST_P(SampleTest, GivesTheTokensAndLawsOfTheDefinitionBitForBit) {
   for (int64_t r = 0; r < rows; ++r) {
     settings.push_back(sampling(r % 5 == 4 ? 0 : 0.8f, r % 3 ? 0 : 50, r % 4 < 2 ? 0.95f : 1, r % 6 == 5 ? 0.02f : 0));
     settings.back().position = uint32_t(r);
+    settings.back().role = r % 2 ? kCoupled : kFresh;
   }
   const auto run = [&](const Operations& table, int64_t first, int64_t count) {
     std::pair<std::vector<int32_t>, Law> out{std::vector<int32_t>(size_t(count)), Law(size_t(count * vocabulary))};

@@ -15,7 +15,7 @@ Error wrong(const char* option, const std::string& found, const std::string& rem
   return {ErrorCode::usage, found, option, remedy};
 }
 
-Result<void> check_options(const EngineOptions& o, int block) {
+Result<void> check_options(const EngineOptions& o, int block, int64_t vocabulary) {
   if (o.sequences < 1) return wrong("--sequences", std::to_string(o.sequences) + " sequences", "run at least 1");
   if (o.step_rows < 1)
     return wrong("--step-rows", std::to_string(o.step_rows) + " prompt rows a step", "use at least 1");
@@ -27,6 +27,12 @@ Result<void> check_options(const EngineOptions& o, int block) {
   if (o.drafts < -1 || o.drafts > block) {
     return wrong("--drafts", std::to_string(o.drafts) + " drafts a round",
                  "this model proposes 0 to " + std::to_string(block));
+  }
+  for (const int32_t id : o.token_blacklist) {
+    if (id < 0 || id >= vocabulary) {
+      return wrong("--token-blacklist", "token id " + std::to_string(id) + " is not in the vocabulary",
+                   "ids lie in 0 to " + std::to_string(vocabulary - 1));
+    }
   }
   if (o.memory_limit_bytes < 0) {
     return wrong("--memory-limit", std::to_string(o.memory_limit_bytes) + " bytes", "use a size such as 64GiB, or 0");
@@ -40,8 +46,9 @@ CacheQuestion question_of(const EngineOptions& options, const ModelConfig& confi
   const int64_t decode_rows = int64_t(options.sequences) * (options.drafts + 1);
   const int64_t context = options.context > 0 ? options.context : config.max_position_embeddings;
   const int64_t computing = activation_bytes(config, options.step_rows + decode_rows, context);
-  // The sampler's copies of logits, laws of target and drafts, and the laws that sequences keep.
-  const int64_t choosing = decode_rows * config.vocab_size * int64_t(4 * sizeof(uint32_t));
+  // The logits of the step and of its drafts, and what the sampler takes beside them.
+  const int64_t choosing = (decode_rows + options.sequences) * config.vocab_size * int64_t(sizeof(float)) +
+                           sampler_bytes(config.vocab_size, options.sequences, options.drafts);
   CacheQuestion question;
   const int64_t share =
       options.memory_limit_bytes > 0 ? std::min(options.memory_limit_bytes, available) : available / 2;
@@ -95,7 +102,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   const ModelConfig& config = state->model->config();
 
   const int block = state->port().block;
-  if (auto checked = check_options(options, block); !checked) return checked.error();
+  if (auto checked = check_options(options, block, config.vocab_size); !checked) return checked.error();
   options.backend = state->backend.name;
   if (options.drafts < 0) options.drafts = block;
   if (options.threads == 0) options.threads = usable_cpus();
@@ -120,6 +127,8 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   loop.replay = options.replay;
   loop.drafts = options.drafts;
   loop.eos_id = config.eos_token_id;
+  loop.verification = options.verification;
+  loop.token_blacklist = options.token_blacklist;
   state->options = std::move(options);
   state->loop.emplace(loop, state->port(), state->backend.ops, *state->queue);
   return Engine(std::move(state));

@@ -20,7 +20,9 @@ struct EngineOptions {
   int sequences = 16;        // running at once
   int64_t step_rows = 2048;  // prompt rows of a step beside the decode rows
   ReplayMode replay = ReplayMode::compact;
-  int drafts = -1;                 // verified drafts a round; -1: the model's whole block
+  int drafts = -1;                                      // verified drafts a round; -1: the model's whole block
+  Verification verification = Verification::rejection;  // of requests that do not say
+  std::vector<int32_t> token_blacklist = {};            // tokens that no request may draw
   int64_t memory_limit_bytes = 0;  // 0: none; cache and scratch must stay below (weights are mapped)
 };
 

@@ -41,6 +41,12 @@ Result<void> check_ids(const Request& request, const RequestLimits& limits) {
                      " tokens; shorten the prompt or open the engine with a "
                      "longer context"};
   }
+  const int64_t total = request.sampling.max_total_tokens;
+  if (total > 0 && int64_t(request.ids.size()) >= total) {
+    return Error{ErrorCode::out_of_range,
+                 "prompt of " + with_commas(int64_t(request.ids.size())) + " tokens leaves no room for an answer",
+                 "max_total_tokens", "prompt and answer may have " + with_commas(total) + " tokens; raise the limit"};
+  }
   return {};
 }
 
@@ -59,6 +65,12 @@ Result<void> check_numbers(const Sampling& s) {
   }
   if (s.max_tokens < 0)
     return wrong("max_tokens", std::to_string(s.max_tokens), "a positive number, or 0 for what fits");
+  if (s.max_total_tokens < 0) {
+    return wrong("max_total_tokens", std::to_string(s.max_total_tokens), "a positive number, or 0 for what fits");
+  }
+  if (s.first_n_token_no_eos < 0) {
+    return wrong("first_n_token_no_eos", std::to_string(s.first_n_token_no_eos), "0 or a positive number");
+  }
   if (s.min_tokens < 0) return wrong("min_tokens", std::to_string(s.min_tokens), "0 or a positive number");
   if (s.top_logprobs < -1 || s.top_logprobs > 1000) {
     return wrong("top_logprobs", std::to_string(s.top_logprobs), "-1 for none, or 0 to 1000");
@@ -67,7 +79,7 @@ Result<void> check_numbers(const Sampling& s) {
 }
 
 Result<void> check_tokens(const Sampling& s, const RequestLimits& limits) {
-  std::set<int32_t> forbidden;
+  std::set<int32_t> forbidden(limits.blacklist.begin(), limits.blacklist.end());
   for (size_t i = 0; i < s.logit_bias.size(); ++i) {
     const auto& [id, bias] = s.logit_bias[i];
     const std::string where = "logit_bias[" + std::to_string(i) + "]";
@@ -83,6 +95,12 @@ Result<void> check_tokens(const Sampling& s, const RequestLimits& limits) {
       return unknown_token("stop_ids[" + std::to_string(i) + "]", s.stop_ids[i], limits.vocabulary);
     }
   }
+  for (size_t i = 0; i < s.golden_token_ids.size(); ++i) {
+    if (s.golden_token_ids[i] != -1 && !inside(s.golden_token_ids[i], limits.vocabulary)) {
+      return unknown_token("golden_token_ids[" + std::to_string(i) + "]", s.golden_token_ids[i], limits.vocabulary);
+    }
+  }
+  if (s.first_n_token_no_eos > 0) forbidden.insert(limits.eos_id);
   if (s.min_tokens > 0) {
     forbidden.insert(s.stop_ids.begin(), s.stop_ids.end());
     if (!s.ignore_eos) forbidden.insert(limits.eos_id);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,16 @@ namespace fathom {
 
 using RequestId = uint64_t;
 inline constexpr int kMaxDrafts = 8;
+
+/// Which probabilities are told: of the raw logits, as public APIs expect, or of the law that the token was drawn
+/// from, after bias, penalties, temperature and filters; there what cannot be drawn counts kNever.
+enum class LogprobsOf { raw, sampled };
+inline constexpr float kNever = -9999;
+
+/// How drafts are verified. Both keep the target's law. rejection: accepts most (engine.md 7.5), but the text of a seed
+/// depends on the drafts. transparent: the text of a seed is the same without drafts and with any number of them
+///
+enum class Verification { rejection, transparent };
 
 /// Order and meaning: spec/engine.md 8.1 and R-33. Source of the fields: engine.md 2.1, R-5.
 struct Sampling {
@@ -27,21 +38,25 @@ struct Sampling {
   std::vector<std::pair<int32_t, float>> logit_bias;  // added; -infinity forbids
   std::optional<uint64_t> seed;                       // none: random
   int64_t max_tokens = 0;                             // 0: what fits into the context
-  int64_t min_tokens = 0;         // so many tokens come before the end-of-text token or a stop token may
-  std::vector<int32_t> stop_ids;  // besides the end-of-text token
-  bool ignore_eos = false;        // it does not end the answer
+  int64_t max_total_tokens = 0;                       // of prompt and answer; 0: what fits into the context
+  int64_t min_tokens = 0;                 // so many tokens come before the end-of-text token or a stop token may
+  int64_t first_n_token_no_eos = 0;       // so many come before the end-of-text token may; stop tokens may come
+  std::vector<int32_t> golden_token_ids;  // teacher forcing: token i of the answer is golden_token_ids[i]; -1: free
+  std::vector<int32_t> stop_ids;          // besides the end-of-text token
+  bool ignore_eos = false;                // it does not end the answer
   int top_logprobs = -1;  // -1: no log-probabilities; 0: of the chosen token; n: of the n best too (at most 1000)
+  LogprobsOf logprobs_of = LogprobsOf::raw;  // of the answer; those of the prompt are raw
 };
 
 struct Request {
   std::vector<int32_t> ids;  // the prompt; not empty
   Sampling sampling;
-  std::optional<ReplayMode> replay;  // none: the engine's
-  std::optional<int> drafts;         // verified drafts a round, 0 to the model's block; none: the engine's
-  bool prompt_logprobs = false;      // forces replay off
+  std::optional<ReplayMode> replay;          // none: the engine's
+  std::optional<int> drafts;                 // verified drafts a round, 0 to the model's block; none: the engine's
+  std::optional<Verification> verification;  // none: the engine's
+  bool prompt_logprobs = false;              // forces replay off
 };
 
-/// Log-probability by the raw logits, before any sampling parameter.
 struct TokenLogprob {
   int32_t id = 0;
   float logprob = 0;
@@ -83,6 +98,7 @@ struct RequestLimits {
   int64_t context = 0;  // tokens of prompt and answer
   int drafts = 0;       // the model's block
   int32_t eos_id = 0;
+  std::span<const int32_t> blacklist = {};  // tokens that no request may draw
 };
 
 /// The first thing that is wrong with a request, named by its field. Errors: usage, out_of_range. Source:

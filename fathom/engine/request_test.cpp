@@ -84,6 +84,19 @@ TEST(RequestCheck, EveryMistakeIsNamedWithItsLimit) {
          r.sampling.min_tokens = 1;
        },
        ErrorCode::usage, "every token is forbidden (logit_bias): leave at least one token that may come"},
+      {[](Request& r) { r.sampling.max_total_tokens = -2; }, ErrorCode::usage,
+       "max_total_tokens is -2 (max_total_tokens): use a positive number, or 0 for what fits"},
+      {[](Request& r) { r.sampling.max_total_tokens = 3; }, ErrorCode::out_of_range,
+       "prompt of 3 tokens leaves no room for an answer (max_total_tokens): prompt and answer may have 3 tokens; raise "
+       "the limit"},
+      {[](Request& r) { r.sampling.first_n_token_no_eos = -1; }, ErrorCode::usage,
+       "first_n_token_no_eos is -1 (first_n_token_no_eos): use 0 or a positive number"},
+      {[](Request& r) {
+         r.sampling.golden_token_ids = {-1, 10};
+       },
+       ErrorCode::out_of_range, "token id 10 is not in the vocabulary (golden_token_ids[1]): ids lie in 0 to 9"},
+      {[](Request& r) { r.sampling.golden_token_ids = {-2}; }, ErrorCode::out_of_range,
+       "token id -2 is not in the vocabulary (golden_token_ids[0]): ids lie in 0 to 9"},
       {[](Request& r) { r.drafts = 6; }, ErrorCode::usage, "drafts is 6 (drafts): use 0 to 5"},
       {[](Request& r) { r.drafts = -1; }, ErrorCode::usage, "drafts is -1 (drafts): use 0 to 5"},
   };
@@ -97,6 +110,16 @@ TEST(RequestCheck, EveryMistakeIsNamedWithItsLimit) {
   }
 }
 
+TEST(RequestCheck, TheProcesssBlacklistCountsAsForbidden) {
+  const std::vector<int32_t> blacklist = {0, 2, 3, 4, 5, 6, 7, 8, 9};
+  RequestLimits limits = kLimits;
+  limits.blacklist = blacklist;
+  EXPECT_TRUE(check_request(good(), limits).ok());  // the end of text is left
+  Request request = good();
+  request.sampling.first_n_token_no_eos = 1;
+  EXPECT_FALSE(check_request(request, limits).ok());
+}
+
 TEST(RequestCheck, BordersPass) {
   Request request = good();
   request.ids.assign(7, 9);
@@ -106,6 +129,8 @@ TEST(RequestCheck, BordersPass) {
   request.sampling.top_logprobs = 1000;
   request.sampling.logit_bias = {{3, -INFINITY}, {3, -INFINITY}};
   request.drafts = 5;
+  request.sampling.max_total_tokens = 8;
+  request.sampling.golden_token_ids = {-1, 0, 9};
   EXPECT_TRUE(check_request(request, kLimits).ok());
 }
 

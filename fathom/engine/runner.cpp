@@ -35,6 +35,14 @@ std::span<const float> Runner::logits(size_t entry, int64_t row) const {
   return logits_.row(builder_.logit_row(entry) + row);
 }
 
+TokenLogprob Runner::logprob_of_chosen(size_t entry, const StepPlan::Rows& rows, const Sequence& sequence,
+                                       std::span<const int32_t> chosen, int top) {
+  const auto raw = logits(entry, rows.logit_rows - 1 - rows.drafts + int64_t(chosen.size()) - 1);
+  if (sequence.sampler.settings.logprobs_of == LogprobsOf::raw) return logprob_of(raw, chosen.back(), top);
+  return sampler_.sampled_logprob(raw, sequence.sampler, chosen.first(chosen.size() - 1), sequence.generated(),
+                                  chosen.back(), top);
+}
+
 void Runner::propose(std::span<Sequence* const> sequences) {
   drafting_.clear();
   for (auto* array : {&tokens_, &slots_}) array->clear();

@@ -35,6 +35,10 @@ class Runner {
   const StepResult& run(const StepPlan& plan, std::span<Sequence* const> sequences);
   /// Raw logits of row `row` of those that entry `entry` of the last run asked for. Valid until propose().
   std::span<const float> logits(size_t entry, int64_t row) const;
+  /// Log-probability of the last of `chosen`, the first tokens that the last run chose for `sequence`, in the
+  /// convention that its request asks for. Before the commit: the law depends on the answer so far.
+  TokenLogprob logprob_of_chosen(size_t entry, const StepPlan::Rows& rows, const Sequence& sequence,
+                                 std::span<const int32_t> chosen, int top);
 
   /// Gives each sequence drafts_for() drafts for its next round. They have been committed and decode.
   void propose(std::span<Sequence* const> sequences);

@@ -4,10 +4,13 @@
 #include <cmath>
 #include <limits>
 
+#include "fathom/backend/draw.h"
+
 namespace fathom {
 namespace {
 
 constexpr uint64_t kDraftStream = 1'000'000'007;  // added to the seed for draws of drafts
+constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
 bool has_penalties(const Sampling& s) {
   return s.presence_penalty != 0 || s.frequency_penalty != 0 || s.repetition_penalty != 1;
@@ -18,22 +21,45 @@ float penalised(float logit, const Sampling& s, int64_t count) {
   return count == 0 ? logit : logit - s.frequency_penalty * float(count) - s.presence_penalty;
 }
 
-RowSampling name_draw(const Choice& choice, int64_t offset, uint64_t stream) {
-  const Sampling& s = choice.state->settings;
+RowSampling name_draw(const SamplerState& state, int64_t position, uint64_t stream) {
+  const Sampling& s = state.settings;
+  const bool coupled = state.verification == Verification::transparent;
   return {.temperature = s.temperature,
           .top_p = s.top_p,
           .min_p = s.min_p,
           .top_k = s.top_k,
-          .seed = choice.state->seed + stream,
-          .position = uint32_t(choice.position + offset),
-          .role = 0};
+          .seed = state.seed + (coupled ? 0 : stream),
+          .position = uint32_t(position),
+          .role = coupled ? kCoupled : kFresh};
+}
+
+void force(std::span<float> logits, int32_t token) {
+  std::fill(logits.begin(), logits.end(), kForbidden);
+  logits[size_t(token)] = 0;
+}
+
+// The ids of the `count` largest values, ties to the lower id.
+template <class T>
+std::vector<int32_t> best_ids(std::span<const T> values, size_t count) {
+  std::vector<int32_t> order(values.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = int32_t(i);
+  std::partial_sort(order.begin(), order.begin() + ptrdiff_t(count), order.end(), [&](int32_t a, int32_t b) {
+    const T x = values[size_t(a)], y = values[size_t(b)];
+    return x > y || (x == y && a < b);
+  });
+  order.resize(count);
+  return order;
 }
 
 }  // namespace
 
 SamplerState make_sampler_state(const Sampling& settings, uint64_t seed, int32_t eos_id,
-                                std::span<const int32_t> prompt) {
+                                std::span<const int32_t> prompt, Verification verification,
+                                std::span<const int32_t> blacklist) {
   SamplerState state;
+  state.verification = verification;
+  state.eos_id = eos_id;
+  state.blacklist.assign(blacklist.begin(), blacklist.end());
   state.settings = settings;
   state.seed = seed;
   state.end_ids = settings.stop_ids;
@@ -49,7 +75,9 @@ void count_token(SamplerState& state, int32_t token) {
 }
 
 bool needs_adjustment(const SamplerState& state, int64_t generated) {
-  return !state.settings.logit_bias.empty() || has_penalties(state.settings) || generated < state.settings.min_tokens;
+  const Sampling& s = state.settings;
+  return !s.logit_bias.empty() || has_penalties(s) || !state.blacklist.empty() || generated < s.min_tokens ||
+         generated < s.first_n_token_no_eos;
 }
 
 void adjust_logits(std::span<float> logits, const SamplerState& state, std::span<const int32_t> assumed,
@@ -70,9 +98,12 @@ void adjust_logits(std::span<float> logits, const SamplerState& state, std::span
       logits[size_t(id)] = penalised(logits[size_t(id)], s, count);
     }
   }
-  if (generated + int64_t(assumed.size()) < s.min_tokens) {
-    for (const int32_t id : state.end_ids) logits[size_t(id)] = -std::numeric_limits<float>::infinity();
+  for (const int32_t id : state.blacklist) logits[size_t(id)] = kForbidden;
+  const int64_t index = generated + int64_t(assumed.size());
+  if (index < s.min_tokens) {
+    for (const int32_t id : state.end_ids) logits[size_t(id)] = kForbidden;
   }
+  if (index < s.first_n_token_no_eos && state.eos_id >= 0) logits[size_t(state.eos_id)] = kForbidden;
 }
 
 TokenLogprob logprob_of(std::span<const float> logits, int32_t id, int top) {
@@ -85,13 +116,42 @@ TokenLogprob logprob_of(std::span<const float> logits, int32_t id, int top) {
   TokenLogprob out{id, logprob(id), {}};
   const size_t count = std::min(size_t(std::max(top, 0)), logits.size());
   if (count == 0) return out;
-  std::vector<int32_t> order(logits.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = int32_t(i);
-  std::partial_sort(order.begin(), order.begin() + ptrdiff_t(count), order.end(), [&](int32_t a, int32_t b) {
-    const float x = logits[size_t(a)], y = logits[size_t(b)];
-    return x > y || (x == y && a < b);
-  });
-  for (size_t i = 0; i < count; ++i) out.top.push_back({order[i], logprob(order[i])});
+  for (const int32_t best_id : best_ids(logits, count)) out.top.push_back({best_id, logprob(best_id)});
+  return out;
+}
+
+int64_t sampler_bytes(int64_t vocabulary, int64_t sequences, int64_t drafts) {
+  const int64_t list = most_draft_tokens(vocabulary) * int64_t(sizeof(TokenWeight)) + int64_t(sizeof(int32_t));
+  const int64_t group = Sampler::kGroupRows + drafts;  // a sequence is not split
+  // Copies of logits and laws of the target; lists of drafts' laws, once in a group and once kept.
+  return group * (vocabulary * int64_t(sizeof(float) + sizeof(uint32_t)) + list) + sequences * drafts * list;
+}
+
+TokenLogprob Sampler::sampled_logprob(std::span<const float> logits, const SamplerState& state,
+                                      std::span<const int32_t> assumed, int64_t generated, int32_t id, int top) {
+  const size_t size = size_t(vocabulary_);
+  if (scratch_.size() < size) scratch_.resize(size);
+  if (laws_.size() < size) laws_.resize(size);
+  const std::span<float> copy(scratch_.data(), size);
+  std::copy(logits.begin(), logits.end(), copy.begin());
+  adjust_logits(copy, state, assumed, generated);
+  const RowSampling name = name_draw(state, 0, 0);  // the position is not read: nothing is drawn
+  ops_.sample(*queue_, {View<const float, 2>(copy.data(), {1, vocabulary_}),
+                        {&name, 1},
+                        {},
+                        View<uint32_t, 2>(laws_.data(), {1, vocabulary_})});
+  const std::span<const uint32_t> law(laws_.data(), size);
+  double sum = 0;  // exact: integers below 2^32
+  for (const uint32_t weight : law) sum += weight;
+  const auto logprob = [&](int32_t token) {
+    return law[size_t(token)] == 0 ? kNever : float(std::log(double(law[size_t(token)]) / sum));
+  };
+  TokenLogprob out{id, logprob(id), {}};
+  const size_t count = std::min(size_t(std::max(top, 0)), size);
+  if (count == 0) return out;
+  for (const int32_t best : best_ids(law, count)) {
+    if (law[size_t(best)] > 0) out.top.push_back({best, logprob(best)});
+  }
   return out;
 }
 
@@ -103,10 +163,11 @@ void Sampler::list_rows(std::span<const Choice> choices) {
   sampled_.clear();
   int64_t place = 0;
   for (const Choice& choice : choices) {
-    const bool wants_laws = !choice.drafts.empty() && !is_greedy(choice.state->settings);
+    const bool wants_laws = !choice.drafts.empty() && verified_by_laws(*choice.state);
     for (int offset = 0; offset <= int(choice.drafts.size()); ++offset, ++place) {
-      const Row row{name_draw(choice, offset, 0), choice.row + offset, place, &choice, offset};
-      const bool changed = needs_adjustment(*choice.state, choice.generated + offset);
+      const Row row{name_draw(*choice.state, choice.position + offset, 0), choice.row + offset, place, &choice, offset};
+      const bool changed = needs_adjustment(*choice.state, choice.generated + offset) ||
+                           golden_token(choice.state->settings, choice.generated + offset) >= 0;
       (wants_laws ? sampled_ : changed ? adjusted_ : as_given_).push_back(row);
     }
   }
@@ -123,7 +184,13 @@ void Sampler::adjust(View<const float, 2> logits, std::span<Row> rows, int64_t f
     row.source = first + int64_t(i);
     const std::span<float> copy(scratch_.data() + row.source * vocabulary_, size_t(vocabulary_));
     std::copy(source.begin(), source.end(), copy.begin());
-    adjust_logits(copy, *row.choice->state, row.choice->drafts.first(size_t(row.offset)), row.choice->generated);
+    const Choice& choice = *row.choice;
+    const int32_t golden = golden_token(choice.state->settings, choice.generated + row.offset);
+    if (golden >= 0) {
+      force(copy, golden);
+    } else {
+      adjust_logits(copy, *choice.state, choice.drafts.first(size_t(row.offset)), choice.generated);
+    }
   }
 }
 
@@ -149,18 +216,22 @@ void Sampler::draw(View<const float, 2> logits, std::span<const Row> rows, bool 
 
 void Sampler::verify_laws(std::span<const Choice> choices) {
   const int64_t rows = int64_t(sampled_.size());
-  const size_t needed = size_t(rows * vocabulary_);
-  if (draft_laws_.size() < needed) draft_laws_.resize(needed);
+  draft_laws_.clear();
   draft_ids_.assign(size_t(rows), -1);
   law_begin_.assign(1, 0);
   for (const Choice& choice : choices) {
-    if (choice.drafts.empty() || is_greedy(choice.state->settings)) continue;
-    const int64_t first = law_begin_.back();
-    const auto& laws = choice.state->draft_laws;
-    check(int64_t(laws.size()) >= int64_t(choice.drafts.size()) * vocabulary_, "every sampled draft has its law");
-    std::copy_n(laws.begin(), int64_t(choice.drafts.size()) * vocabulary_, draft_laws_.begin() + first * vocabulary_);
+    if (choice.drafts.empty() || !verified_by_laws(*choice.state)) continue;
+    const DraftLaws& laws = choice.state->draft_laws;
+    check(laws.rows() >= int64_t(choice.drafts.size()), "every sampled draft has its law");
+    const int32_t first = law_begin_.back();
     std::copy(choice.drafts.begin(), choice.drafts.end(), draft_ids_.begin() + first);
-    law_begin_.push_back(int32_t(first) + int32_t(choice.drafts.size()) + 1);
+    for (int64_t i = 0; i < int64_t(choice.drafts.size()); ++i) {
+      const auto law = laws.row(i);
+      draft_laws_.tokens.insert(draft_laws_.tokens.end(), law.begin(), law.end());
+      draft_laws_.begin.push_back(int32_t(draft_laws_.tokens.size()));
+    }
+    draft_laws_.begin.push_back(draft_laws_.begin.back());  // the row behind the drafts has none
+    law_begin_.push_back(first + int32_t(choice.drafts.size()) + 1);
   }
   const int64_t sequences = int64_t(law_begin_.size()) - 1;
   samplings_.clear();
@@ -171,16 +242,26 @@ void Sampler::verify_laws(std::span<const Choice> choices) {
   }
   accepted_.resize(size_t(sequences));
   next_.resize(size_t(sequences));
-  ops_.accept(*queue_,
-              {View<const int32_t, 1>(law_begin_.data(), {sequences + 1}),
-               View<const uint32_t, 2>(laws_.data(), {rows, vocabulary_}),
-               View<const int32_t, 1>(drawn_.data(), {rows}), View<const int32_t, 1>(draft_ids_.data(), {rows}),
-               View<const uint32_t, 2>(draft_laws_.data(), {rows, vocabulary_}), samplings_,
-               View<int32_t, 1>(accepted_.data(), {sequences}), View<int32_t, 1>(next_.data(), {sequences})});
+  ops_.accept(
+      *queue_,
+      {View<const int32_t, 1>(law_begin_.data(), {sequences + 1}),
+       View<const uint32_t, 2>(laws_.data(), {rows, vocabulary_}), View<const int32_t, 1>(drawn_.data(), {rows}),
+       View<const int32_t, 1>(draft_ids_.data(), {rows}), View<const int32_t, 1>(draft_laws_.begin.data(), {rows + 1}),
+       View<const TokenWeight, 1>(draft_laws_.tokens.data(), {int64_t(draft_laws_.tokens.size())}), samplings_,
+       View<int32_t, 1>(accepted_.data(), {sequences}), View<int32_t, 1>(next_.data(), {sequences})});
 }
 
 void Sampler::choose(View<const float, 2> logits, std::span<const Choice> choices, std::vector<int32_t>& tokens,
                      std::vector<int32_t>& begin) {
+  for (size_t first = 0, end = 0; first < choices.size(); first = end) {
+    int64_t rows = 0;
+    while (end < choices.size() && rows < kGroupRows) rows += int64_t(choices[end++].drafts.size()) + 1;
+    choose_group(logits, choices.subspan(first, end - first), tokens, begin);
+  }
+}
+
+void Sampler::choose_group(View<const float, 2> logits, std::span<const Choice> choices, std::vector<int32_t>& tokens,
+                           std::vector<int32_t>& begin) {
   list_rows(choices);
   const int64_t laws = int64_t(sampled_.size()), changed = int64_t(adjusted_.size());
   const View<const float, 2> copies(scratch_.data(), {laws + changed, vocabulary_});
@@ -196,7 +277,7 @@ void Sampler::choose(View<const float, 2> logits, std::span<const Choice> choice
     const size_t drafts = choice.drafts.size();
     size_t accepted = 0;
     int32_t next = 0;
-    if (drafts > 0 && !is_greedy(choice.state->settings)) {
+    if (drafts > 0 && verified_by_laws(*choice.state)) {
       accepted = size_t(accepted_[verified]);
       next = next_[verified++];
     } else {
@@ -216,19 +297,27 @@ void Sampler::propose(View<float, 2> logits, std::span<const Choice> sequences, 
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Choice& choice = sequences[i];
     if (choice.state == nullptr) continue;
-    const Row row{name_draw(choice, 0, kDraftStream), int64_t(i), int64_t(i), &choice, 0};
-    (is_greedy(choice.state->settings) ? as_given_ : sampled_).push_back(row);
+    Row row{name_draw(*choice.state, choice.position, kDraftStream), int64_t(i), int64_t(i), &choice, 0};
+    if (verified_by_laws(*choice.state)) {
+      const int32_t most = most_draft_tokens(vocabulary_);
+      if (most < vocabulary_) row.sampling.top_k = row.sampling.top_k > 0 ? std::min(row.sampling.top_k, most) : most;
+      sampled_.push_back(row);
+    } else {
+      as_given_.push_back(row);
+    }
     if (needs_adjustment(*choice.state, choice.generated + int64_t(choice.drafts.size()))) {
       adjust_logits(logits.row(int64_t(i)), *choice.state, choice.drafts, choice.generated);
     }
   }
   ids_.assign(ids.begin(), ids.end());
   draw(logits, as_given_, false);
-  draw(logits, sampled_, true);
-  for (size_t i = 0; i < sampled_.size(); ++i) {
-    const auto law = laws_.begin() + int64_t(i) * vocabulary_;
-    auto& kept = sampled_[i].choice->state->draft_laws;
-    kept.insert(kept.end(), law, law + vocabulary_);
+  for (size_t first = 0; first < sampled_.size(); first += size_t(kGroupRows)) {
+    const auto group =
+        std::span<const Row>(sampled_).subspan(first, std::min(sampled_.size() - first, size_t(kGroupRows)));
+    draw(logits, group, true);
+    for (size_t i = 0; i < group.size(); ++i) {
+      group[i].choice->state->draft_laws.append(std::span(laws_).subspan(i * size_t(vocabulary_), size_t(vocabulary_)));
+    }
   }
   std::copy(ids_.begin(), ids_.end(), ids.begin());
 }

@@ -1,17 +1,21 @@
 // fathom/engine/sampler.h
-// From logits to tokens: what a request asks of them (bias, penalties, forbidden stop), one draw a row, and the
-// verification of drafts by rejection sampling. The draws are the backend's operations `sample` and `accept`.
+// From logits to tokens: what a request asks of them (bias, penalties, forbidden tokens, teacher forcing), one draw a
+// row, and the verification of drafts. The draws are the backend's operations `sample` and `accept`.
 //
-// Order of a row (engine.md R-33): bias, repetition penalty, frequency and presence penalty, forbidden end tokens, then
-// inside the operation temperature, min-p, joint top-k/top-p, renormalisation.
+// Order of a row (engine.md R-33): bias, repetition penalty, frequency and presence penalty, the process's blacklist,
+// forbidden end tokens, then inside the operation temperature, min-p, joint top-k/top-p, renormalisation. A golden
+// token (teacher forcing) replaces all of it: it is certain. Drafts are drawn without knowing it, and accepted iff they
+// are it.
 //
-// Names of draws (engine.md 8.2): the key is the request's seed for the target and seed + 1,000,000,007 for drafts, the
-// position is the absolute one of the token that is drawn, the role 0, 1 or 2 for a fresh token, the replacement of a
-// refused draft, and the decision about a draft. Each number decides one emitted token at most: what is drawn behind a
-// refused draft is thrown away and influences nothing, so it may be drawn by the same name again.
+// Names of draws (engine.md 8.2; docs/sampling.md tells all of it): the key is the request's seed for the target and
+// seed + 1,000,000,007 for drafts, the position is the absolute one of the token that is drawn, the role 0, 1 or 2 for
+// a fresh token, the replacement of a refused draft, and the decision about a draft. Each number decides one emitted
+// token at most: what is drawn behind a refused draft is thrown away and influences nothing, so it may be drawn by the
+// same name again. A transparent request has role 3 and the same key for target and drafts: they run the same
+// race (backend/race.h), a draft is accepted iff it is the target's own token, and no law is needed.
 //
-// A greedy request (temperature below 1e-5) needs no law: a draft is accepted if it is the largest logit, which is what
-// rejection sampling of two laws with all mass on one token comes to.
+// A greedy request (temperature below 1e-5) needs no law either: a draft is accepted if it is the largest logit, which
+// is what rejection sampling of two laws with all mass on one token comes to.
 //
 // Penalties see a row's past as it will be if the row counts: prompt, answer, and the drafts before that row. Drafts
 // are drawn with the same bias and penalties, so that both laws stay close and acceptance does not suffer.
@@ -22,6 +26,7 @@
 #include <vector>
 
 #include "fathom/backend/backend.h"
+#include "fathom/engine/draft_laws.h"
 #include "fathom/engine/request.h"
 
 namespace fathom {
@@ -33,26 +38,41 @@ using TokenCounts = std::unordered_map<int32_t, int32_t>;
 struct SamplerState {
   Sampling settings;
   uint64_t seed = 0;
-  std::vector<int32_t> end_ids;      // end-of-text and stop tokens: forbidden until settings.min_tokens are there
-  TokenCounts counts;                // filled only when a penalty is on
-  std::vector<uint32_t> draft_laws;  // [drafts proposed, vocabulary]; empty for greedy requests
+  Verification verification = Verification::rejection;
+  int32_t eos_id = -1;
+  std::vector<int32_t> end_ids;    // end-of-text and stop tokens: forbidden until settings.min_tokens are there
+  std::vector<int32_t> blacklist;  // of the process
+  TokenCounts counts;              // filled only when a penalty is on
+  DraftLaws draft_laws;            // of the drafts proposed; empty where verification needs none
 };
 
 SamplerState make_sampler_state(const Sampling& settings, uint64_t seed, int32_t eos_id,
-                                std::span<const int32_t> prompt);
+                                std::span<const int32_t> prompt, Verification verification = Verification::rejection,
+                                std::span<const int32_t> blacklist = {});
 /// Takes a token of the answer into account.
 void count_token(SamplerState& state, int32_t token);
 
 inline bool is_greedy(const Sampling& settings) { return settings.temperature < 1e-5f; }
+/// Whether a draft is accepted by the laws of both sides; else iff it is the target's own token.
+inline bool verified_by_laws(const SamplerState& state) {
+  return !is_greedy(state.settings) && state.verification == Verification::rejection;
+}
+/// Token `index` of the answer where it is forced, else -1.
+inline int32_t golden_token(const Sampling& settings, int64_t index) {
+  return index < int64_t(settings.golden_token_ids.size()) ? settings.golden_token_ids[size_t(index)] : -1;
+}
 /// Whether adjust_logits would change a row behind `generated` tokens.
 bool needs_adjustment(const SamplerState& state, int64_t generated);
-/// The part of R-33 before the temperature, in place. `assumed`: drafts before this row; `generated` does not count
-/// them.
+/// The part of R-33 before the temperature, in place; golden tokens are not part of it. `assumed`: drafts before this
+/// row; `generated` does not count them.
 void adjust_logits(std::span<float> logits, const SamplerState& state, std::span<const int32_t> assumed,
                    int64_t generated);
 
 /// Log-probability of `id` and of the `top` best (ties to the lower id) by the raw logits; sums in double, in id order.
 TokenLogprob logprob_of(std::span<const float> logits, int32_t id, int top);
+
+/// Most memory that Sampler and the sequences' draft laws take in a step, beside the logits themselves.
+int64_t sampler_bytes(int64_t vocabulary, int64_t sequences, int64_t drafts);
 
 /// One sequence whose next token is chosen.
 struct Choice {
@@ -63,9 +83,13 @@ struct Choice {
   int64_t generated = 0;            // tokens of the answer so far, drafts not counted
 };
 
-/// Owns scratch that grows to the largest step ever and is then reused. One thread at a time.
+/// Owns scratch that grows to the largest step ever and is then reused. Rows whose logits are copied or whose laws are
+/// needed are worked on in groups of about kGroupRows, so that scratch does not grow with the number of sequences. One
+/// thread at a time.
 class Sampler {
  public:
+  static constexpr int64_t kGroupRows = 64;
+
   Sampler(const Operations& ops, Queue& queue, int64_t vocabulary)
       : ops_(ops), queue_(&queue), vocabulary_(vocabulary) {}
 
@@ -73,6 +97,11 @@ class Sampler {
   /// `tokens` to `begin`.
   void choose(View<const float, 2> logits, std::span<const Choice> choices, std::vector<int32_t>& tokens,
               std::vector<int32_t>& begin);
+
+  /// Log-probability of `id`, and of the `top` best that can be drawn, by the law that sequence draws from: `logits`
+  /// are raw, `assumed` and `generated` as for adjust_logits. What cannot be drawn has kNever.
+  TokenLogprob sampled_logprob(std::span<const float> logits, const SamplerState& state,
+                               std::span<const int32_t> assumed, int64_t generated, int32_t id, int top);
 
   /// Draws one draft for each sequence from its row of `logits` [sequences, vocabulary], which is changed in place. The
   /// law of a sampled one is appended to its draft_laws; whoever begins a new block of drafts clears them.
@@ -87,6 +116,8 @@ class Sampler {
     const Choice* choice = nullptr;
     int offset = 0;  // number of drafts before it
   };
+  void choose_group(View<const float, 2> logits, std::span<const Choice> choices, std::vector<int32_t>& tokens,
+                    std::vector<int32_t>& begin);
   void list_rows(std::span<const Choice> choices);
   void draw(View<const float, 2> logits, std::span<const Row> rows, bool keep_laws);
   void adjust(View<const float, 2> logits, std::span<Row> rows, int64_t first);
@@ -97,7 +128,8 @@ class Sampler {
   int64_t vocabulary_;
   std::vector<Row> as_given_, adjusted_, sampled_;  // rows drawn from the logits as they are; changed; with laws
   std::vector<float> scratch_;                      // [sampled rows, then adjusted rows, vocabulary]
-  std::vector<uint32_t> laws_, draft_laws_;         // [sampled rows, vocabulary]
+  std::vector<uint32_t> laws_;                      // [sampled rows, vocabulary]
+  DraftLaws draft_laws_;                            // of a group's sampled rows
   std::vector<RowSampling> samplings_;
   std::vector<int32_t> ids_;  // [all rows] fresh draws
   std::vector<int32_t> drawn_, draft_ids_, law_begin_, accepted_, next_;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "fathom/backend/chi_square.h"
+#include "fathom/base/philox.h"
 
 namespace fathom {
 namespace {
@@ -225,19 +226,187 @@ TEST_F(SamplerTest, GreedyComparisonEqualsRejectionSampling) {
       std::vector<RowSampling> names(3);
       for (uint32_t i = 0; i < 3; ++i) names[i] = {.temperature = 0, .seed = 1, .position = 4 + i};
       std::vector<int32_t> ids(3), draft_ids = {first, second, -1}, range = {0, 3}, accepted(1), next(1);
-      std::vector<uint32_t> laws(9), draft_laws(9, 0);
-      draft_laws[size_t(first)] = draft_laws[size_t(3 + second)] = 1u << 31;
+      std::vector<uint32_t> laws(9);
+      const std::vector<TokenWeight> draft_laws = {{first, 1u << 31}, {second, 1u << 31}};
+      const std::vector<int32_t> draft_begin = {0, 1, 2, 2};
       const Operations ops = reference_operations();
       ops.sample(*queue_, {logits, names, View<int32_t, 1>(ids.data(), {3}), View<uint32_t, 2>(laws.data(), {3, 3})});
-      ops.accept(*queue_, {View<const int32_t, 1>(range.data(), {2}), View<const uint32_t, 2>(laws.data(), {3, 3}),
-                           View<const int32_t, 1>(ids.data(), {3}), View<const int32_t, 1>(draft_ids.data(), {3}),
-                           View<const uint32_t, 2>(draft_laws.data(), {3, 3}), names,
-                           View<int32_t, 1>(accepted.data(), {1}), View<int32_t, 1>(next.data(), {1})});
+      ops.accept(*queue_,
+                 {View<const int32_t, 1>(range.data(), {2}), View<const uint32_t, 2>(laws.data(), {3, 3}),
+                  View<const int32_t, 1>(ids.data(), {3}), View<const int32_t, 1>(draft_ids.data(), {3}),
+                  View<const int32_t, 1>(draft_begin.data(), {4}), View<const TokenWeight, 1>(draft_laws.data(), {2}),
+                  names, View<int32_t, 1>(accepted.data(), {1}), View<int32_t, 1>(next.data(), {1})});
       std::vector<int32_t> want(drafts.begin(), drafts.begin() + accepted[0]);
       want.push_back(next[0]);
       EXPECT_EQ(tokens, want) << first << " " << second;
     }
   }
+}
+
+// the law of a draft is cut before it is drawn, so what is kept is the law it was drawn from, to the last bit.
+// With a vocabulary of 2,400 the best 299 stay; the emitted token still has the target's law although the target
+// reaches beyond them.
+TEST_F(SamplerTest, ACutDraftLawKeepsTheTargetsLawExactly) {
+  constexpr int64_t kVocabulary = 2'400, kDraws = 12'000;
+  ASSERT_EQ(most_draft_tokens(kVocabulary), 299);
+  std::vector<float> target(kVocabulary), draft(kVocabulary);
+  for (uint32_t v = 0; v < kVocabulary; ++v) {
+    target[v] = float(philox(1, {v, 0, 0, 0})[0]) * 0x1p-30f;
+    draft[v] = target[v] + float(philox(2, {v, 0, 0, 0})[0]) * 0x1p-31f;
+  }
+  Sampling s;
+  s.top_p = 1;
+  Sampler sampler(reference_operations(), *queue_, kVocabulary);
+  std::vector<float> rows(target);
+  rows.insert(rows.end(), target.begin(), target.end());
+  std::vector<int64_t> seen(24, 0);  // tokens in groups of a hundred
+  std::vector<double> law(24, 0);
+  for (size_t v = 0; v < size_t(kVocabulary); ++v) law[v / 100] += std::exp(double(target[v]));
+  int64_t accepted = 0;
+  for (int64_t draw = 0; draw < kDraws / 100; ++draw) {  // 100 sequences at once
+    std::vector<SamplerState> states;
+    std::vector<Choice> choices;
+    std::vector<float> logits, both;
+    std::vector<int32_t> ids(100, -1), tokens, begin;
+    for (int64_t i = 0; i < 100; ++i) states.push_back(state(s, uint64_t(draw * 100 + i)));
+    for (int64_t i = 0; i < 100; ++i) {
+      choices.push_back({&states[size_t(i)], 0, {}, 10, 0});
+      logits.insert(logits.end(), draft.begin(), draft.end());
+    }
+    sampler.propose(View<float, 2>(logits.data(), {100, kVocabulary}), choices, ids);
+    for (int64_t i = 0; i < 100; ++i) {
+      const DraftLaws& kept = states[size_t(i)].draft_laws;
+      ASSERT_EQ(kept.rows(), 1);
+      ASSERT_EQ(kept.tokens.size(), 299u);
+      ASSERT_LE(kept.bytes(), 299 * 8 + 8);
+      choices[size_t(i)].drafts = std::span(ids).subspan(size_t(i), 1);
+    }
+    sampler.choose(View<const float, 2>(rows.data(), {2, kVocabulary}), choices, tokens, begin);
+    for (size_t i = 0; i < 100; ++i) {
+      const size_t first = i == 0 ? 0 : size_t(begin[i - 1]);
+      ++seen[size_t(tokens[first] / 100)];
+      accepted += size_t(begin[i]) - first == 2;
+    }
+  }
+  EXPECT_GT(chi_square_p(seen, law), 0.001);
+  EXPECT_GT(accepted, kDraws / 10);
+  EXPECT_LT(accepted, kDraws / 2);
+}
+
+// R-27 in bytes: five rows of the model's vocabulary, the widest laws there are.
+TEST(DraftLaws, TakeAtMostAQuarterOfFloats) {
+  constexpr int64_t kVocabulary = 129'280;
+  const std::vector<uint32_t> cut = [] {
+    std::vector<uint32_t> law(kVocabulary, 0);
+    for (int64_t i = 0; i < most_draft_tokens(kVocabulary); ++i) law[size_t(i * 8)] = uint32_t(i + 1);
+    return law;
+  }();
+  DraftLaws laws;
+  for (int round = 0; round < 3; ++round) {
+    laws.clear();
+    for (int i = 0; i < 5; ++i) laws.append(cut);
+    EXPECT_LE(laws.bytes(), 5 * kVocabulary * 4 / 4);
+    ASSERT_EQ(laws.rows(), 5);
+    EXPECT_EQ(laws.row(4)[1], (TokenWeight{8, 2}));
+  }
+}
+
+// draft and target run the same race, so equal logits give equal tokens; and no law is kept.
+TEST_F(SamplerTest, ATransparentDraftIsAcceptedIffItIsTheTargetsOwnToken) {
+  Sampling s;
+  s.top_p = 1;
+  Sampler sampler(reference_operations(), *queue_, 3);
+  const std::vector<float> flat = {1, 0, 1, 0, 1, 1};
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SamplerState at = make_sampler_state(s, seed, 1, {}, Verification::transparent);
+    const View<const float, 2> target(flat.data(), {2, 3});
+    std::vector<int32_t> own, begin;
+    for (int64_t row = 0; row < 2; ++row) {
+      const Choice plain{&at, row, {}, 40 + row, 0};
+      sampler.choose(target, {&plain, 1}, own, begin);
+    }
+    std::vector<float> same(flat.begin(), flat.begin() + 3);
+    std::vector<int32_t> drafts = {-1};
+    const Choice draft{&at, 0, {}, 40, 0};
+    sampler.propose(View<float, 2>(same.data(), {1, 3}), {&draft, 1}, drafts);
+    EXPECT_EQ(drafts[0], own[0]);
+    EXPECT_EQ(at.draft_laws.rows(), 0);
+    for (int32_t guess = 0; guess < 3; ++guess) {
+      std::vector<int32_t> tokens, ends;
+      const Choice verify{&at, 0, {&guess, 1}, 40, 0};
+      sampler.choose(target, {&verify, 1}, tokens, ends);
+      EXPECT_EQ(tokens, guess == own[0] ? own : std::vector<int32_t>{own[0]});
+    }
+  }
+}
+
+// bias and penalties, then the process's blacklist, then forbidden ends. Nothing brings a forbidden token back.
+TEST_F(SamplerTest, TheBlacklistForbidsWhateverTheBiasSays) {
+  Sampling s;
+  s.logit_bias = {{2, 100.f}};
+  s.first_n_token_no_eos = 2;
+  const std::vector<int32_t> blacklist = {0, 2};
+  const SamplerState at = make_sampler_state(s, 1, 1, {}, Verification::rejection, blacklist);
+  EXPECT_THAT(adjusted({1, 1, 1, 1}, at, {}, 0), ElementsAre(-INFINITY, -INFINITY, -INFINITY, 1.f));
+  EXPECT_THAT(adjusted({1, 1, 1, 1}, at, {3}, 1), ElementsAre(-INFINITY, 1.f, -INFINITY, 1.f));  // the third token
+  const SamplerState only = make_sampler_state({}, 1, 1, {}, Verification::rejection, blacklist);
+  EXPECT_TRUE(needs_adjustment(only, 1'000));
+}
+
+// first_n_token_no_eos forbids the end of text only, min_tokens also stop tokens; both hold when the end is ignored.
+TEST_F(SamplerTest, TheFirstTokensMayStopButNotEnd) {
+  Sampling s;
+  s.first_n_token_no_eos = 1;
+  s.stop_ids = {2};
+  EXPECT_THAT(adjusted({1, 1, 1}, state(s)), ElementsAre(1.f, -INFINITY, 1.f));
+  s.ignore_eos = true;
+  EXPECT_THAT(adjusted({1, 1, 1}, state(s)), ElementsAre(1.f, -INFINITY, 1.f));
+  EXPECT_FALSE(needs_adjustment(state(s), 1));
+}
+
+// Teacher forcing: whatever logits, temperature, verification and bias say. A draft is accepted iff it is the token.
+TEST_F(SamplerTest, GoldenTokensReplaceTheDraw) {
+  const std::vector<float> flat = {1, 3, 2, 5, 1, 2, 0, 1, 7};
+  const View<const float, 2> logits(flat.data(), {3, 3});
+  for (const float temperature : {0.f, 1.f}) {
+    for (const auto verification : {Verification::rejection, Verification::transparent}) {
+      for (int32_t first = 0; first < 3; ++first) {
+        for (int32_t second = 0; second < 3; ++second) {
+          Sampling s;
+          s.temperature = temperature;
+          s.logit_bias = {{2, -INFINITY}};
+          s.golden_token_ids = {-1, 2, 0, 2};
+          SamplerState at = make_sampler_state(s, 3, 1, {}, verification);
+          for (int row = 0; row < 2; ++row) at.draft_laws.append(std::vector<uint32_t>{7, 9, 11});
+          const std::vector<int32_t> drafts = {first, second};
+          const Choice choice{&at, 0, drafts, 4, 1};  // tokens 1, 2 and 3 of the answer
+          Sampler sampler(reference_operations(), *queue_, 3);
+          std::vector<int32_t> tokens, begin, want = {2, 0, 2};
+          sampler.choose(logits, {&choice, 1}, tokens, begin);
+          want.resize(first != 2 ? 1 : second != 0 ? 2 : 3);
+          EXPECT_EQ(tokens, want) << first << " " << second;
+        }
+      }
+    }
+  }
+}
+
+// the law that was drawn from, after bias, temperature and filters.
+TEST_F(SamplerTest, SampledLogprobsAreThoseOfTheLawDrawnFrom) {
+  Sampler sampler(reference_operations(), *queue_, 4);
+  const std::vector<float> logits = {std::log(4.f), std::log(2.f), std::log(1.f), 0};
+  Sampling s;
+  s.top_p = 1;
+  s.top_k = 2;
+  s.temperature = 0.5f;  // 16 : 4
+  s.logit_bias = {{3, -INFINITY}};
+  const TokenLogprob got = sampler.sampled_logprob(logits, state(s), {}, 0, 1, 4);
+  EXPECT_NEAR(got.logprob, std::log(0.2), 1e-6);
+  ASSERT_EQ(got.top.size(), 2u) << "only what can be drawn";
+  EXPECT_EQ(got.top[0].first, 0);
+  EXPECT_NEAR(got.top[0].second, std::log(0.8), 1e-6);
+  EXPECT_EQ(sampler.sampled_logprob(logits, state(s), {}, 0, 2, 0).logprob, kNever);
+  EXPECT_EQ(sampler.sampled_logprob(logits, state(greedy()), {}, 0, 0, 0).logprob, 0.f);
 }
 
 // Greedy and sampled, changed and unchanged, with drafts and without: each chooses what it chooses alone.
@@ -255,9 +424,7 @@ TEST_F(SamplerTest, ACompanionChangesNothing) {
   }
   for (const size_t with_law : {2u, 4u}) {
     for (int row = 0; row < 2; ++row) {
-      for (const uint32_t weight : {1u << 29, 1u << 28, 1u << 30, 1u << 27, 0u}) {
-        states[with_law].draft_laws.push_back(weight);
-      }
+      states[with_law].draft_laws.append(std::vector<uint32_t>{1u << 29, 1u << 28, 1u << 30, 1u << 27, 0u});
     }
   }
   // Rows 0; 1; 2-4; 5-7; 8-10.

@@ -16,21 +16,24 @@ StepLoop::StepLoop(LoopOptions options, ModelPort port, const Operations& ops, Q
 
 Result<RequestId> StepLoop::submit(Request request) {
   const int64_t context = options_.limits.context;
-  const RequestLimits limits{runner_.vocabulary(), context, std::min(runner_.block(), kMaxDrafts), options_.eos_id};
+  const RequestLimits limits{runner_.vocabulary(), context, std::min(runner_.block(), kMaxDrafts), options_.eos_id,
+                             options_.token_blacklist};
   if (auto checked = check_request(request, limits); !checked) return checked.error();
   const Sampling& sampling = request.sampling;
 
   Sequence sequence;
   sequence.id = next_id_++;
   sequence.prompt_tokens = int64_t(request.ids.size());
-  const int64_t room = context - sequence.prompt_tokens;
+  const int64_t total = sampling.max_total_tokens > 0 ? std::min(sampling.max_total_tokens, context) : context;
+  const int64_t room = total - sequence.prompt_tokens;
   sequence.max_tokens = sampling.max_tokens == 0 ? room : std::min(sampling.max_tokens, room);
   sequence.drafts = request.drafts.value_or(options_.drafts);
   sequence.prompt_logits = request.prompt_logprobs;
   const ReplayMode mode = request.prompt_logprobs ? ReplayMode::off : request.replay.value_or(options_.replay);
   sequence.replay = plan_replay(options_.replay_shape, mode, sequence.prompt_tokens);
   const uint64_t seed = sampling.seed ? *sampling.seed : uint64_t(entropy_()) << 32 | entropy_();
-  sequence.sampler = make_sampler_state(sampling, seed, options_.eos_id, request.ids);
+  sequence.sampler = make_sampler_state(sampling, seed, options_.eos_id, request.ids,
+                                        request.verification.value_or(options_.verification), options_.token_blacklist);
   sequence.stop_ids = sequence.sampler.end_ids;
   std::sort(sequence.stop_ids.begin(), sequence.stop_ids.end());
   sequence.ids = std::move(request.ids);
@@ -83,16 +86,24 @@ void StepLoop::read_prompt_logprobs(size_t entry, const StepPlan::Rows& rows, co
   }
 }
 
-Event StepLoop::event_of(size_t entry, const StepPlan::Rows& rows, std::span<const int32_t> tokens,
-                         Record& record) const {
+// Before the commit: the law of a token depends on the answer so far.
+void StepLoop::read_logprobs(size_t entry, const StepPlan::Rows& rows, const Sequence& sequence,
+                             std::span<const int32_t> tokens, Record& record) {
+  record.answer.clear();
+  if (record.top_logprobs < 0) return;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    record.answer.push_back(runner_.logprob_of_chosen(entry, rows, sequence, tokens.first(i + 1), record.top_logprobs));
+  }
+}
+
+Event StepLoop::event_of(const StepPlan::Rows& rows, std::span<const int32_t> tokens, Record& record) const {
   Event event;
   event.request = rows.sequence;
   event.ids.assign(tokens.begin(), tokens.end());
   if (record.top_logprobs >= 0) {
-    const int64_t first = rows.logit_rows - 1 - rows.drafts;
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      event.logprobs.push_back(logprob_of(runner_.logits(entry, first + int64_t(i)), tokens[i], record.top_logprobs));
-    }
+    record.answer.resize(tokens.size());
+    event.logprobs = std::move(record.answer);
+    record.answer.clear();
   }
   event.prompt_logprobs = std::move(record.prompt);
   record.prompt.clear();
@@ -124,6 +135,7 @@ std::span<const Event> StepLoop::step() {
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     Record& record = records_.at(plan.rows[i].sequence);
     note_rows(plan.rows[i], *entries_[i], result.of(i).size(), record.usage);
+    read_logprobs(i, plan.rows[i], *entries_[i], result.of(i), record);
     if (record.prompt_logprobs && entries_[i]->in_prompt()) {
       read_prompt_logprobs(i, plan.rows[i], *entries_[i], record);
     }
@@ -138,7 +150,7 @@ std::span<const Event> StepLoop::step() {
     const auto kept = result.of(i).first(size_t(outcome.kept));
     if (record.usage.generated_tokens == 0) record.usage.first_token_seconds = seconds(now - record.submitted);
     record.usage.generated_tokens += outcome.kept;
-    events_.push_back(event_of(i, plan.rows[i], kept, record));
+    events_.push_back(event_of(plan.rows[i], kept, record));
     if (outcome.finish) {
       finish(events_.back(), *outcome.finish, now);
     } else {

@@ -20,6 +20,8 @@ struct LoopOptions {
   ReplayMode replay = ReplayMode::compact;
   int drafts = 0;  // of requests that do not say
   int32_t eos_id = 0;
+  Verification verification = Verification::rejection;  // of requests that do not say
+  std::vector<int32_t> token_blacklist = {};            // tokens that no request may draw
 };
 
 /// One thread at a time.
@@ -47,11 +49,14 @@ class StepLoop {
     int top_logprobs = -1;
     bool prompt_logprobs = false;
     std::vector<TokenLogprob> prompt;  // until the first token
+    std::vector<TokenLogprob> answer;  // of the tokens that the last step chose
   };
   void note_start(const StepPlan& plan, Clock::time_point now);
   void note_rows(const StepPlan::Rows& rows, const Sequence& sequence, size_t tokens, Usage& usage) const;
   void read_prompt_logprobs(size_t entry, const StepPlan::Rows& rows, const Sequence& sequence, Record& record) const;
-  Event event_of(size_t entry, const StepPlan::Rows& rows, std::span<const int32_t> tokens, Record& record) const;
+  void read_logprobs(size_t entry, const StepPlan::Rows& rows, const Sequence& sequence,
+                     std::span<const int32_t> tokens, Record& record);
+  Event event_of(const StepPlan::Rows& rows, std::span<const int32_t> tokens, Record& record) const;
   void finish(Event& event, FinishReason reason, Clock::time_point now);
 
   LoopOptions options_;

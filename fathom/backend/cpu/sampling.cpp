@@ -4,6 +4,7 @@
 #include "fathom/backend/cpu/scratch.h"
 #include "fathom/backend/draw.h"
 #include "fathom/backend/law.h"
+#include "fathom/backend/race.h"
 
 namespace fathom::cpu {
 namespace {
@@ -138,6 +139,61 @@ Memory& memory() {
   return int32_t(id);
 }
 
+constexpr int kPairs = 8;  // a block of the race is 16 tokens, 8 random numbers
+
+// Divided by their weights, the times of the 16 tokens from `first` on; infinite where the weight is 0.
+[[gnu::always_inline]] inline void race_times(const uint32_t* law, uint32_t first, const RowSampling& row,
+                                              double* times) {
+  uint32_t c0[kPairs], c1[kPairs], c2[kPairs], c3[kPairs];
+  for (int l = 0; l < kPairs; ++l) {
+    c0[l] = row.position;
+    c1[l] = kCoupled;
+    c2[l] = first / 2 + uint32_t(l);
+    c3[l] = 0;
+  }
+  uint32_t k0 = uint32_t(row.seed), k1 = uint32_t(row.seed >> 32);
+  for (int round = 0; round < 10; ++round) {  // philox of base/philox.h, eight at once
+    for (int l = 0; l < kPairs; ++l) {
+      const uint64_t a = uint64_t(0xD2511F53u) * c0[l], b = uint64_t(0xCD9E8D57u) * c2[l];
+      c0[l] = uint32_t(b >> 32) ^ c1[l] ^ k0;
+      c1[l] = uint32_t(b);
+      c2[l] = uint32_t(a >> 32) ^ c3[l] ^ k1;
+      c3[l] = uint32_t(a);
+    }
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  uint64_t bits[2 * kPairs];
+  for (int l = 0; l < kPairs; ++l) {
+    bits[2 * l] = c0[l] | uint64_t(c1[l]) << 32;
+    bits[2 * l + 1] = c2[l] | uint64_t(c3[l]) << 32;
+  }
+  for (int l = 0; l < 2 * kPairs; ++l) times[l] = exponential_time(bits[l]) / double(law[l]);
+}
+
+// The law is padded with zeros to blocks of 16 where it ends inside one.
+[[gnu::always_inline]] inline int32_t race(const uint32_t* law, int64_t n, const RowSampling& row) {
+  constexpr int64_t kBlock = 2 * kPairs;
+  double best = INFINITY, times[kBlock];
+  int64_t winner = 0;
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    uint32_t tail[kBlock] = {};
+    const uint32_t* weights = law + begin;
+    if (begin + kBlock > n) {
+      std::copy(weights, law + n, tail);
+      weights = tail;
+    }
+    uint32_t any = 0;
+    for (int64_t l = 0; l < kBlock; ++l) any |= weights[l];
+    if (any == 0) continue;  // most blocks of a filtered law
+    race_times(weights, uint32_t(begin), row, times);
+    for (int64_t l = 0; l < kBlock; ++l) {
+      if (times[l] < best) best = times[l], winner = begin + l;  // x / 0 is infinite
+    }
+  }
+  return int32_t(winner);
+}
+
 [[gnu::always_inline]] inline void rows(const Sample& op, int64_t begin, int64_t end) {
   const int64_t n = op.logits.shape[1];
   for (int64_t r = begin; r < end; ++r) {
@@ -156,7 +212,8 @@ Memory& memory() {
     }
     uint32_t* law = op.laws.empty() ? memory().law.get<uint32_t>(n) : op.laws.data + r * op.laws.stride[0];
     law_of(logits, n, best, row, law);
-    if (!op.ids.empty()) op.ids[r] = draw(law, n, row);
+    if (op.ids.empty()) continue;
+    op.ids[r] = row.role == kCoupled ? race(law, n, row) : draw(law, n, row);
   }
 }
 

@@ -1,10 +1,12 @@
-// From logits to a token: the steps of law.h, and the draw, which inverts the running sum of the law's integers.
+// From logits to a token: the steps of law.h, and the draw, which inverts the running sum of the law's integers or runs
+// the race of race.h.
 #include <cmath>
 #include <numeric>
 #include <vector>
 
 #include "fathom/backend/draw.h"
 #include "fathom/backend/law.h"
+#include "fathom/backend/race.h"
 #include "fathom/backend/reference/reference.h"
 
 namespace fathom::reference {
@@ -61,7 +63,19 @@ void law_of(std::span<const float> logits, const RowSampling& row, std::span<uin
   for (size_t i = 0; i < law.size(); ++i) law[i] = uint32_t(std::floor(weight[i] / kept * kCertain));
 }
 
+int32_t race(std::span<const uint32_t> law, const RowSampling& row) {
+  double best = INFINITY;
+  size_t winner = 0;
+  for (size_t id = 0; id < law.size(); ++id) {
+    if (law[id] == 0) continue;
+    const double time = exponential_time(race_bits(row.seed, row.position, uint32_t(id))) / law[id];
+    if (time < best) best = time, winner = id;
+  }
+  return int32_t(winner);
+}
+
 int32_t draw(std::span<const uint32_t> law, const RowSampling& row) {
+  if (row.role == kCoupled) return race(law, row);
   const uint64_t total = std::accumulate(law.begin(), law.end(), uint64_t(0));
   uint64_t left = uniform_below(total, row.seed, row.position, row.role);
   size_t id = 0;

@@ -1,0 +1,56 @@
+// fathom/engine/draft_laws.h
+// The laws that drafts were drawn from, kept from their proposal to their verification one step later. Rejection
+// sampling is exact for any law of the drafts as long as it is the law they were drawn from (spec/engine.md 7.5); so a
+// draft's law is cut to its best V/8 - 1 tokens before it is drawn, and the tokens that are left are kept as they are:
+// 8 bytes a token, nothing rounded, nothing recomputed. The cut costs acceptance only where a draft's law reaches
+// beyond V/8 tokens, by at most the mass behind them.
+//
+// Bytes, V = 129,280, 5 drafts, 257 sequences:
+//                              a row            a sequence        all
+//   DeepInfer, V floats       517,120 B        2,585,600 B       664 MB
+//   here, at most        V - 4 = 129,276 B       646,384 B       166 MB
+//   here, 500 tokens (top-p)    4,004 B           20,024 B       5.1 MB
+// Greedy requests and `--sampling transparent` keep nothing.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fathom/backend/ops.h"
+
+namespace fathom {
+
+/// Most tokens of a draft's law. Of small vocabularies, whose laws take no memory to speak of, 256.
+constexpr int32_t most_draft_tokens(int64_t vocabulary) { return int32_t(std::max<int64_t>(vocabulary / 8 - 1, 256)); }
+
+/// A value; the laws of one sequence's drafts, in their order. Allocates exactly what the largest round yet took.
+struct DraftLaws {
+  std::vector<TokenWeight> tokens;  // rising id within a row
+  std::vector<int32_t> begin{0};    // [rows + 1]
+
+  int64_t rows() const { return int64_t(begin.size()) - 1; }
+  std::span<const TokenWeight> row(int64_t r) const {
+    return std::span(tokens).subspan(size_t(begin[size_t(r)]), size_t(begin[size_t(r) + 1] - begin[size_t(r)]));
+  }
+  int64_t bytes() const {
+    return int64_t(tokens.capacity() * sizeof(TokenWeight) + begin.capacity() * sizeof(int32_t));
+  }
+  void clear() {
+    tokens.clear();
+    begin.resize(1);
+  }
+  /// Keeps the tokens of a law [vocabulary] whose weight is not 0.
+  void append(std::span<const uint32_t> law) {
+    size_t count = 0;
+    for (const uint32_t weight : law) count += weight > 0;
+    tokens.reserve(tokens.size() + count);  // not doubled: the bound above holds for what is allocated
+    begin.reserve(begin.size() + 1);
+    for (size_t id = 0; id < law.size(); ++id) {
+      if (law[id] > 0) tokens.push_back({int32_t(id), law[id]});
+    }
+    begin.push_back(int32_t(tokens.size()));
+  }
+};
+
+}  // namespace fathom
