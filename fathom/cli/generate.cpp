@@ -224,7 +224,7 @@ Result<int> run_one(const GenerateSettings& s, const Common& common) {
     Question one{question->request, question->parsing, {}};
     // Different answers of one run must differ; the same run again must not.
     if (one.request.sampling.seed) *one.request.sampling.seed += uint64_t(i);
-    if (auto asked = answering.ask(i, std::move(one)); !asked) return for_people(asked.error());
+    if (auto queued = answering.ask(i, std::move(one)); !queued) return for_people(queued.error());
   }
 
   // One answer streams; several would be mixed, so they are printed whole, in order.
@@ -314,12 +314,12 @@ std::vector<Option> options_of(GenerateSettings& s) {
        .target = &s.tools},
       {.name = "schema",
        .value = "FILE.json",
-       .help = "with --chat: a JSON Schema that the answer must follow",
+       .help = "with --chat: a JSON Schema for the answer; checked, then refused: this build cannot enforce it",
        .group = ask,
        .target = &s.schema},
       {.name = "regex",
        .value = "R",
-       .help = "with --chat: an expression that the answer must match",
+       .help = "with --chat: an expression for the answer; as --schema",
        .group = ask,
        .target = &s.regex},
       {.name = "request",
