@@ -35,8 +35,8 @@ int64_t halo_rows(const ReplayShape& shape) {
 namespace {
 
 struct Start {
-  int64_t bounded = 0;  // without a snapshot
-  int64_t highest = 0;  // that a snapshot may be used at
+  int64_t bounded = 0;              // without a snapshot
+  int64_t lowest = 0, highest = 0;  // that a snapshot may be used at; lowest is a multiple of 128
 };
 
 int64_t kept_rows(const ReplayShape& shape, ReplayMode mode, std::optional<int64_t> rows) {
@@ -51,11 +51,14 @@ bool worth_using(const ReplayShape& shape, ReplayMode mode, int64_t length, int6
 
 Start start_of(const ReplayShape& shape, ReplayMode mode, int64_t length, int64_t hit, std::optional<int64_t> rows) {
   const int64_t cut = std::max<int64_t>(0, length - kept_rows(shape, mode, rows));
+  int64_t highest = std::min(hit, cut), bounded = std::min(hit - shape.window, cut);
   if (mode == ReplayMode::halo) {
-    const int64_t exact_from = std::min(hit, std::max<int64_t>(0, cut - (shape.window - 1)));
-    return {std::max<int64_t>(0, exact_from - int64_t(shape.encoder_layers) * (shape.window - 1)), exact_from};
+    highest = std::min(hit, std::max<int64_t>(0, cut - (shape.window - 1)));
+    bounded = highest - int64_t(shape.encoder_layers) * (shape.window - 1);
   }
-  return {std::max<int64_t>(0, std::min(hit - shape.window, cut)), std::min(hit, cut)};
+  bounded = std::max<int64_t>(0, bounded);
+  // Snapshots lie at multiples of 128 only; less than a block of rows more is what exactness may cost.
+  return {bounded, std::max<int64_t>(kBlockTokens, bounded / kBlockTokens * kBlockTokens), highest};
 }
 
 void set_decoder(const ReplayShape& shape, ReplayMode mode, int64_t cut, Replay& out) {
@@ -82,7 +85,7 @@ PrefillPlan plan_prefill(const ReplayShape& shape, ReplayMode mode, int64_t leng
     const Start start = start_of(shape, mode, length, hit, rows);
     out.hit = replay.store_from = hit;
     replay.start = replay.encoder_cut = start.bounded;
-    if (snapshot_at && *snapshot_at > 0 && *snapshot_at >= start.bounded && *snapshot_at <= start.highest) {
+    if (snapshot_at && *snapshot_at >= start.lowest && *snapshot_at <= start.highest) {
       out.restore_at = replay.start = *snapshot_at;
       replay.encoder_cut = 0;
     }
@@ -113,8 +116,7 @@ SnapshotRange useful_snapshots(const ReplayShape& shape, ReplayMode mode, int64_
                                std::optional<int64_t> rows) {
   if (!worth_using(shape, mode, length, hit)) return {};
   const Start start = start_of(shape, mode, length, hit, rows);
-  const int64_t lowest = std::max<int64_t>(1, start.bounded);  // 0 is the beginning, not a snapshot
-  return {(lowest + kBlockTokens - 1) / kBlockTokens * kBlockTokens, start.highest / kBlockTokens * kBlockTokens};
+  return {start.lowest, start.highest / kBlockTokens * kBlockTokens};
 }
 
 }  // namespace fathom

@@ -64,14 +64,14 @@ struct PrefillPlan {
 /// overrides K (compact and mask). Hits of 128 tokens or less, and any hit in mode off, are not used.
 ///
 /// Where the prefill starts:
-///   compact, mask  min(hit - W, length - K), and nothing below is visible: a seam
-///   halo           min(hit, d) - E (W - 1), d the first row with a decoder window key: rows from min(hit, d) on are
-///   exact a snapshot     at its position, exactly, if that lies at or above the start above and at or below min(hit,
-///   length -
-///                  K) (halo: min(hit, d)): never more rows than without it
+/// - compact, mask: min(hit - W, length - K), and nothing below is visible: a seam.
+/// - halo: min(hit, d) - E (W - 1), d the first row with a decoder window key: rows from min(hit, d) on are exact.
+/// - With a snapshot: at its position, exactly, if that is at most min(hit, length - K) (halo: min(hit, d)) and less
+///   than 128 rows below the start above; the last snapshot position that is low enough always is.
+///
 /// The specification has d = length - 2,420 for halo. Layer 20 also projects the window keys of the 127 rows before the
 /// kept ones, from the encoder's output (engine.md 6.1), so those must be exact too and d is 127 lower
-/// (docs/decisions/0009).                                                                         engine.md R-23, R-23a
+/// (docs/decisions/0009). Source: engine.md R-23, R-23a.
 PrefillPlan plan_prefill(const ReplayShape& shape, ReplayMode mode, int64_t length, int64_t hit = 0,
                          std::optional<int64_t> snapshot_at = {}, std::optional<int64_t> rows = {});
 

@@ -144,7 +144,10 @@ TEST(PlanPrefill, ASnapshotBelowTheHitSavesTheSeam) {
   EXPECT_EQ(plan.valid_start(), 0);
   EXPECT_EQ(plan.replay_rows, 128);
   EXPECT_FALSE(plan.seam);
-  // One that would cost more rows than the replay is not used.
+  // Snapshots lie at multiples of 128: less than 128 rows more than the replay are worth it, 128 are not.
+  const PrefillPlan late = plan_prefill(kFlash, ReplayMode::compact, 5'249, 5'248, 4'992);
+  EXPECT_EQ(late.replay.start, 4'992);  // instead of 5,109
+  EXPECT_FALSE(late.seam);
   EXPECT_EQ(plan_prefill(kFlash, ReplayMode::compact, 5'300, 5'248, 4'992).restore_at, std::nullopt);
 }
 
@@ -164,7 +167,8 @@ TEST(PlanPrefill, ModesThatAreExactHaveNoSeam) {
   EXPECT_EQ(plan_prefill(kFlash, ReplayMode::halo, 10'000, 9'984, 7'552).restore_at, std::nullopt);
 }
 
-// What useful_snapshots names is used, and what lies beside it is not; no snapshot ever costs a row.
+// What useful_snapshots names is used, and what lies beside it is not; a snapshot costs less than a block of rows, and
+// the last one that is low enough is useful.
 TEST(PlanPrefill, TheUsefulSnapshotsAreThoseThatAreUsed) {
   for (const ReplayShape& shape : {kFlash, kMini, ReplayShape{16, 0, 4, 4}}) {
     for (const auto mode : {ReplayMode::mask, ReplayMode::compact, ReplayMode::halo, ReplayMode::off}) {
@@ -172,11 +176,16 @@ TEST(PlanPrefill, TheUsefulSnapshotsAreThoseThatAreUsed) {
         for (const int64_t hit : {length / 384 * 128, (length - 1) / 128 * 128}) {
           const SnapshotRange range = useful_snapshots(shape, mode, length, hit);
           const PrefillPlan without = plan_prefill(shape, mode, length, hit);
+          const int64_t kept = mode == ReplayMode::halo ? halo_rows(shape) + shape.window - 1 : compact_rows(shape);
+          if (hit > 128 && mode != ReplayMode::off && length - kept >= 128) {
+            ASSERT_EQ(range.highest, std::min(hit, (length - kept) / 128 * 128));
+            ASSERT_LE(range.lowest, range.highest);
+          }
           for (int64_t at = 128; at <= hit; at += 128) {
             const PrefillPlan plan = plan_prefill(shape, mode, length, hit, at);
             const bool useful = at >= range.lowest && at <= range.highest;
             ASSERT_EQ(plan.restore_at.has_value(), useful) << length << " " << hit << " " << at;
-            ASSERT_LE(plan.encoder_rows, without.encoder_rows);
+            ASSERT_LT(plan.encoder_rows, without.encoder_rows + 128);
             ASSERT_TRUE(!useful || plan.valid_start() == 0);
           }
         }

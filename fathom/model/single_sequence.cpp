@@ -23,6 +23,28 @@ void SingleSequence::begin(ReplayMode mode, int64_t length, std::optional<int64_
   replay_ = plan_replay(model_->replay_shape(), mode, length, 0, false, kept_rows);
 }
 
+std::vector<uint8_t> SingleSequence::snapshot() const {
+  const ReplayShape shape = model_->replay_shape();
+  const auto rings = encoder_rings(memory_.layout(), shape.encoder_layers);
+  std::vector<uint8_t> out(size_t(memory_.window_bytes(rings, shape.window)));
+  memory_.save_windows(rings, shape.window, cache_.slot, length(), out);
+  return out;
+}
+
+void SingleSequence::begin_after_hit(ReplayMode mode, int64_t length, int64_t hit, std::optional<int64_t> snapshot_at,
+                                     std::span<const uint8_t> snapshot) {
+  check(hit <= this->length(), "a hit was fed before");
+  const ReplayShape shape = model_->replay_shape();
+  const PrefillPlan plan = plan_prefill(shape, mode, length, hit, snapshot_at);
+  memory_.copy_slot(0, cache_.slot);  // the dummy's bytes are nobody's
+  if (plan.restore_at) {
+    const auto rings = encoder_rings(memory_.layout(), shape.encoder_layers);
+    memory_.restore_windows(rings, shape.window, cache_.slot, *plan.restore_at, snapshot);
+  }
+  replay_ = plan.replay;
+  ids_.resize(size_t(replay_.start));
+}
+
 void SingleSequence::mark_image(int64_t first, int64_t last) {
   image_.resize(size_t(std::max<int64_t>(last, int64_t(image_.size()))), 0);
   std::fill(image_.begin() + first, image_.begin() + last, uint8_t(1));

@@ -17,6 +17,15 @@ class SingleSequence {
   /// Fixes the visibility rules of a prompt of `length` tokens; call it before the first token.
   void begin(ReplayMode mode, int64_t length, std::optional<int64_t> kept_rows = {});
 
+  /// The encoder windows before the current length, as a snapshot keeps them (engine.md R-21).
+  std::vector<uint8_t> snapshot() const;
+
+  /// Starts over with a prompt that begins with the first `hit` tokens that were fed: their global entries stay, what
+  /// the rings hold is lost, but for `snapshot`, taken at `snapshot_at`, where the plan uses it. Feed the prompt from
+  /// replay().start on.
+  void begin_after_hit(ReplayMode mode, int64_t length, int64_t hit, std::optional<int64_t> snapshot_at = {},
+                       std::span<const uint8_t> snapshot = {});
+
   /// Marks positions [first, last) as an image. Call it before their tokens are fed.
   void mark_image(int64_t first, int64_t last);
 

@@ -133,6 +133,46 @@ TEST_P(NetworkTest, HaloIsExactForTheLastRows) {
   EXPECT_TRUE(same_bits(feed(halo, more, 3, 0), feed(off, more, 3, 0)));
 }
 
+// engine.md R-23 for halo: the rows that run again make everything exact that the last rows depend on, although their
+// windows are cut; and docs/decisions/0009: 127 rows (here 31) are needed that the specification leaves out.
+TEST_P(NetworkTest, APrefixHitUnderHaloIsExact) {
+  const auto ids = random_ids(length, 15), more = random_ids(12, 16);
+  const int64_t hit = (length - 1) / 128 * 128, last = length - machine.model.replay_shape().backtrack;
+  if (hit <= 128) GTEST_SKIP() << "hits of one block are not used, and the reference is too slow for more";
+  auto off = machine.sequence(ReplayMode::off, length), again = machine.sequence(ReplayMode::off, length);
+  const Logits want = feed(off, ids, length, last), want_more = feed(off, more, 3, 0);
+  feed(again, ids, length, length);
+  again.begin_after_hit(ReplayMode::halo, length, hit);
+  ASSERT_GT(again.replay().start, 0);
+  EXPECT_TRUE(same_bits(feed(again, std::span(ids).subspan(size_t(again.replay().start)), 100, last), want));
+  EXPECT_TRUE(same_bits(feed(again, more, 3, 0), want_more));
+}
+
+// R-21, section 18 item 3: with a snapshot a hit changes no bit, at the hit or below it, in any mode that uses hits.
+TEST_P(NetworkTest, APrefixHitWithASnapshotIsExact) {
+  if (slow) GTEST_SKIP() << "the reference is too slow for prompts of several blocks";
+  const auto ids = random_ids(700, 17), more = random_ids(12, 18);
+  struct Case {
+    ReplayMode mode;
+    int64_t snapshot_at, hit, length;
+  };
+  // A tail of less than K = 44 rows cannot use a snapshot at its hit, but the one a block below.
+  for (const Case& one : {Case{ReplayMode::compact, 640, 640, 700}, Case{ReplayMode::compact, 512, 640, 660},
+                          Case{ReplayMode::halo, 384, 640, 700}}) {
+    SCOPED_TRACE(std::string(name_of(one.mode)) + " " + std::to_string(one.snapshot_at));
+    const auto prompt = std::span(ids).first(size_t(one.length));
+    auto cold = machine.sequence(one.mode, one.length), warm = machine.sequence(one.mode, one.length);
+    const Logits want = feed(cold, prompt, one.length, one.length - 4), want_more = feed(cold, more, 3, 0);
+    feed(warm, prompt.first(size_t(one.snapshot_at)), 200, one.length);
+    const auto snapshot = warm.snapshot();
+    feed(warm, prompt.subspan(size_t(one.snapshot_at)), 200, one.length);
+    warm.begin_after_hit(one.mode, one.length, one.hit, one.snapshot_at, snapshot);
+    ASSERT_EQ(warm.replay().start, one.snapshot_at);
+    EXPECT_TRUE(same_bits(feed(warm, prompt.subspan(size_t(one.snapshot_at)), 100, one.length - 4), want));
+    EXPECT_TRUE(same_bits(feed(warm, more, 3, 0), want_more));
+  }
+}
+
 TEST_P(NetworkTest, TokensTakenBackLeaveNoTrace) {
   const auto ids = random_ids(90, 7), more = random_ids(40, 8);
   auto straight = machine.sequence(ReplayMode::off, 90), winding = machine.sequence(ReplayMode::off, 90);
