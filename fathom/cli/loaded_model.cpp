@@ -166,12 +166,11 @@ std::vector<Option> engine_options(EngineSettings& s) {
        .choices = {"reference", "deepinfer"}},
       {.name = "sampling",
        .value = "S",
-       .help = "how drafts are accepted",
+       .help = "how drafts are accepted: rejection, transparent",
        .fallback = "rejection",
        .group = way,
        .target = &s.sampling,
-       .choices = {"rejection"},
-       .later = {"transparent"}},
+       .choices = {"rejection", "transparent"}},
       {.name = "drafts",
        .value = "N",
        .help = "drafted tokens that a step verifies, 0 to 5 or auto",
@@ -200,6 +199,7 @@ EngineOptions to_engine_options(const EngineSettings& s, const Common& common) {
   options.sequences = int(s.sequences.value_or(common.backend == "cuda" ? 256 : 16));
   options.step_rows = s.step_rows;
   options.replay = replay_mode_of(s.replay).value_or(ReplayMode::compact);
+  options.verification = s.sampling == "transparent" ? Verification::transparent : Verification::rejection;
   options.drafts = s.drafts == "auto" ? -1 : int(parse_integer(s.drafts).value_or(0));
   options.memory_limit_bytes = s.memory_limit ? s.memory_limit->count : 0;
   return options;

@@ -64,6 +64,26 @@ class EndToEnd : public testing::TestWithParam<const char*> {
   bool fast() const { return std::string(GetParam()) == "cpu"; }
 };
 
+// engine.md R-37: sampled text too, when draft and target share their noise.
+TEST_P(EndToEnd, TransparentTextDoesNotDependOnDraftsOrNeighbours) {
+  for (int number = 0; number < (fast() ? 5 : 1); ++number) {
+    Request request = greedy(question(number), fast() ? 60 : 16);
+    request.sampling.temperature = 1;
+    request.sampling.seed = uint64_t(number);
+    Text first;
+    for (const auto& [drafts, companions] : {std::pair{0, 0}, {1, 0}, {3, 2}, {5, 0}, {5, 4}}) {
+      if (!fast() && companions > 0) continue;
+      EngineOptions options = options_of(GetParam());
+      options.verification = Verification::transparent;
+      options.drafts = drafts;
+      const Text text = ask(options, request, companions);
+      if (first.ids.empty()) first = text;
+      EXPECT_EQ(text.ids, first.ids) << number << ": " << drafts << " drafts, " << companions << " companions";
+      EXPECT_EQ(text.logprobs, first.logprobs);
+    }
+  }
+}
+
 TEST_P(EndToEnd, BatchPiecesAndDraftsChangeNoBit) {
   struct Way {
     int64_t step_rows;
