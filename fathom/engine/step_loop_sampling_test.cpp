@@ -1,0 +1,189 @@
+// The loop on a model made of a hash: what requests ask of their sampling, and text that does not depend on drafts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "fathom/engine/loop_under_test.h"
+
+namespace fathom {
+namespace {
+
+// ----------------------------------------------------------------------------------------------------- transparent
+Request transparent(uint32_t name, uint64_t seed) {
+  Request request = greedy(name, 20 + name % 7, 60);
+  request.sampling.temperature = 0.5f + 0.5f * float(name % 3);
+  request.sampling.top_p = name % 2 ? 0.95f : 1;
+  request.sampling.frequency_penalty = name % 5 == 0 ? 0.3f : 0;
+  request.sampling.seed = seed;
+  request.verification = Verification::transparent;
+  return request;
+}
+
+// same seed, same text with drafts off, fixed at every number, and of random number in every round.
+TEST(StepLoop, TransparentTextDoesNotDependOnDrafts) {
+  Settings settings;
+  settings.sequences = 12;
+  std::map<int, std::vector<std::vector<int32_t>>> texts;  // by number of drafts
+  int64_t accepted = 0;
+  for (const int drafts : {0, 1, 3, 5}) {
+    settings.drafts = drafts;
+    Loop loop(settings);
+    std::vector<RequestId> ids;
+    for (uint32_t i = 0; i < 12; ++i) ids.push_back(loop.submit(transparent(i, 1000 + i)));
+    loop.finish();
+    for (const RequestId id : ids) {
+      texts[drafts].push_back(loop.answers[id].ids);
+      accepted += loop.answers[id].finish->usage.accepted[0];
+    }
+  }
+  EXPECT_GT(accepted, 100) << "drafts take part";
+  for (const int drafts : {1, 3, 5}) EXPECT_EQ(texts[drafts], texts[0]) << drafts;
+
+  FakeModel model(settings.shape);
+  const auto queue = std::move(*reference_backend().open_queue(1));
+  Runner runner(model.port(), reference_operations(), *queue);
+  Scheduler scheduler({.context = 1'000, .sequences = 12, .step_rows = 2'048, .blocks = 64});
+  std::mt19937 random(1);
+  std::map<SequenceId, std::vector<int32_t>> varied;
+  for (uint32_t i = 0; i < 12; ++i) {
+    const Request request = transparent(i, 1000 + i);
+    Sequence sequence;
+    sequence.id = i + 1;
+    sequence.ids = request.ids;
+    sequence.prompt_tokens = int64_t(request.ids.size());
+    sequence.max_tokens = request.sampling.max_tokens;
+    sequence.replay = plan_replay(settings.shape.replay, settings.replay, sequence.prompt_tokens);
+    sequence.sampler = make_sampler_state(request.sampling, 1000 + i, 1, request.ids, Verification::transparent);
+    sequence.stop_ids = sequence.sampler.end_ids;
+    scheduler.submit(std::move(sequence));
+  }
+  for (int steps = 0; !scheduler.idle() && steps < 10'000; ++steps) {
+    const StepPlan plan = scheduler.plan();
+    std::vector<Sequence*> sequences, drafting;
+    for (const auto& rows : plan.rows) sequences.push_back(scheduler.find(rows.sequence));
+    const StepResult result = runner.run(plan, sequences);
+    const auto outcomes = scheduler.commit(plan, result);
+    for (size_t i = 0; i < outcomes.size(); ++i) {
+      const auto kept = result.of(i).first(size_t(outcomes[i].kept));
+      auto& text = varied[outcomes[i].sequence];
+      text.insert(text.end(), kept.begin(), kept.end());
+      if (outcomes[i].finish || kept.empty()) continue;
+      for (const int32_t token : kept) count_token(sequences[i]->sampler, token);
+      sequences[i]->drafts = int(random() % 6);
+      drafting.push_back(sequences[i]);
+    }
+    runner.propose(drafting);
+  }
+  for (uint32_t i = 0; i < 12; ++i) EXPECT_EQ(varied[i + 1], texts[0][i]) << i;
+}
+
+TEST(StepLoop, TransparentGreedyTextIsTheGreedyText) {
+  Loop loop({});
+  Request request = greedy(7, 30, 40);
+  const auto plain = loop.answer(request).ids;
+  request.verification = Verification::transparent;
+  EXPECT_EQ(loop.answer(request).ids, plain);
+}
+
+// ---------------------------------------------------------------------------------------------------- other wishes
+TEST(StepLoop, GoldenTokensForceTheAnswerAndTheRestIsFree) {
+  for (const int drafts : {0, 5}) {
+    for (const float temperature : {0.f, 1.f}) {
+      Settings settings;
+      settings.drafts = drafts;
+      Loop loop(settings);
+      Request request = greedy(37, 30, 20);
+      request.sampling.temperature = temperature;
+      request.sampling.ignore_eos = true;
+      request.sampling.top_logprobs = 0;
+      request.sampling.logprobs_of = LogprobsOf::sampled;
+      request.sampling.golden_token_ids = {3, 9, -1, 5, 5, 5, 5, 2};
+      const Answer& answer = loop.answer(request);
+      ASSERT_EQ(answer.ids.size(), 20u);
+      for (const size_t i : {0u, 1u, 3u, 4u, 5u, 6u, 7u}) {
+        EXPECT_EQ(answer.ids[i], request.sampling.golden_token_ids[i]) << i;
+      }
+      ASSERT_EQ(answer.logprobs.size(), 20u);
+      if (temperature == 0) {  // the third is what the model itself says after the two
+        auto before = request.ids;
+        before.insert(before.end(), {3, 9});
+        EXPECT_EQ(answer.ids[2], loop.model.greedy(before, 1, -1)[0]);
+        EXPECT_EQ(answer.logprobs[2].logprob, 0);  // of a greedy choice; a forced token may be one that never comes
+      }
+    }
+  }
+}
+
+TEST(StepLoop, PromptAndAnswerStayWithinTheirTotal) {
+  Loop loop({});
+  Request request = greedy(41, 30, 500);
+  request.sampling.ignore_eos = true;
+  request.sampling.max_total_tokens = 42;
+  const Answer& answer = loop.answer(request);
+  EXPECT_EQ(answer.ids.size(), 12u);
+  EXPECT_EQ(answer.finish->reason, FinishReason::length);
+}
+
+TEST(StepLoop, NoRequestDrawsATokenOfTheBlacklist) {
+  Settings settings;
+  FakeModel model(settings.shape);
+  const auto queue = std::move(*reference_backend().open_queue(1));
+  StepLoop loop({.limits = {.context = 1'000, .sequences = 8, .step_rows = 2'048, .blocks = 64},
+                 .replay_shape = settings.shape.replay,
+                 .replay = settings.replay,
+                 .drafts = 5,
+                 .eos_id = 1,
+                 .verification = Verification::rejection,
+                 .token_blacklist = {3, 4, 5, 6, 7}},
+                model.port(), reference_operations(), *queue);
+  for (uint32_t i = 0; i < 6; ++i) {
+    Request request = greedy(50 + i, 30, 60);
+    request.sampling.temperature = float(i % 3);
+    request.sampling.ignore_eos = true;
+    ASSERT_TRUE(loop.submit(request).ok());
+  }
+  int64_t tokens = 0;
+  while (!loop.idle()) {
+    for (const Event& event : loop.step()) {
+      for (const int32_t id : event.ids) EXPECT_TRUE(id < 3 || id > 7) << id;
+      tokens += int64_t(event.ids.size());
+    }
+  }
+  EXPECT_EQ(tokens, 360);
+}
+
+// R-7, the other convention: with drafts the law of each token is that of the text before it.
+TEST(StepLoop, SampledLogprobsBelongToTheirTokens) {
+  for (const int drafts : {0, 5}) {
+    Settings settings;
+    settings.drafts = drafts;
+    Loop loop(settings);
+    Request request = greedy(29, 200, 20);
+    request.sampling.temperature = 0.7f;
+    request.sampling.top_k = 6;
+    request.sampling.frequency_penalty = 0.4f;
+    request.sampling.seed = 5;
+    request.sampling.ignore_eos = true;
+    request.sampling.top_logprobs = 3;
+    request.sampling.logprobs_of = LogprobsOf::sampled;
+    const Answer& answer = loop.answer(request);
+    ASSERT_EQ(answer.logprobs.size(), 20u);
+    Sampler alone(reference_operations(), *loop.queue, 17);
+    SamplerState state = make_sampler_state(request.sampling, 5, 1, request.ids);
+    std::vector<int32_t> text = request.ids;
+    for (size_t i = 0; i < 20; ++i) {
+      const TokenLogprob want =
+          alone.sampled_logprob(loop.model.logits_after(text), state, {}, int64_t(i), answer.ids[i], 3);
+      EXPECT_EQ(answer.logprobs[i].logprob, want.logprob) << i;
+      EXPECT_EQ(answer.logprobs[i].top, want.top) << i;
+      EXPECT_GT(want.logprob, kNever);
+      count_token(state, answer.ids[i]);
+      text.push_back(answer.ids[i]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fathom
