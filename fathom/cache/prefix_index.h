@@ -75,7 +75,7 @@ class PrefixIndex {
   void extend_keys(PrefixChain& chain, std::span<const int32_t> ids, int64_t blocks) const;
 
   /// The longest chain of blocks that hold the beginning of this prompt: at most floor((length - 1) / 128), so that one
-  /// row is left to compute. `exact_only`: without seams. 40 ns a block and a comparison of 512 bytes.
+  /// row is left to compute. `exact_only`: without seams. About 0.2 us a block with XXH3, 0.8 with SHA-256.
   PrefixHit lookup(PrefixChain& chain, std::span<const int32_t> prompt, bool exact_only);
 
   /// The block with this key, or 0. Its content is not compared: see matches.
