@@ -31,7 +31,7 @@ struct CallableTool {
 
 struct Constraint {
   enum class Kind {
-    json,                // `text` is a JSON Schema, compact; empty: any JSON value
+    json,                // `text` is a JSON Schema, compact; empty: any array or object
     regex,               // `text` is the expression
     ebnf,                // `text` is a grammar
     tool_call,           // free text, in which a block of calls may come

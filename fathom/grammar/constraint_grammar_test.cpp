@@ -46,7 +46,7 @@ TEST(ConstraintGrammar, UnsupportedKeywordsAreNamedWithTheirPath) {
       {R"({"$ref":"#/$defs/a","minimum":1,"$defs":{"a":{}}})", R"(["$ref"])"},
       {R"({"oneOf":[{"type":"integer"},{"type":"number"}]})", "oneOf"},
       {R"({"enum":["a"],"minLength":1})", "minLength"},
-      {R"({"properties":{"a":{}},"maxProperties":1})", "maxProperties"},
+      {R"({"properties":{"a":{},"b":{}},"maxProperties":1})", "maxProperties"},
       {R"({"properties":{"a":{}},"propertyNames":{"pattern":"a"}})", "propertyNames"},
       {R"({"properties":{"x":{"$ref":"#/$defs/p"}},"$defs":{"p":{"not":{}}}})", "#/$defs/p.not"},
       {R"({"type":"object","properties":{"x":{"$id":"y"}}})", R"(properties.x["$id"])"},
@@ -190,7 +190,7 @@ TEST(ConstraintGrammar, HostileConstraintsAreRefusedAtOnce) {
 // Limits that bind nothing are not in the way.
 TEST(ConstraintGrammar, LargeButPlainConstraintsPass) {
   std::string names, values;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 500; ++i) {
     names += (i ? ",\"field" : "\"field") + std::to_string(i) + R"(":{"type":"string"})";
     values += (i ? ",\"" : "\"") + std::to_string(i) + "\"";
   }

@@ -40,8 +40,11 @@ void append_class(std::string& out, const CharacterSet& set) {
       out += escape.data();
     }
   };
-  out += '[';
-  for (const CharacterRange& range : set) {
+  // Sets that reach to the end are written by what they lack: xgrammar counts repetitions of those without writing them
+  // out (5 ms instead of 7 s), if what follows is not in the set.
+  const bool negated = !set.empty() && set.back().last == 0x10ffff;
+  out += negated ? "[^" : "[";
+  for (const CharacterRange& range : negated ? complement(set) : set) {
     append(range.first);
     if (range.last == range.first) continue;
     out += '-';
@@ -217,10 +220,11 @@ struct GrammarBuilder::Writer {
           out += "\"\"";
           return;
         }
-        // Brackets always: two signs of repetition may not follow one another.
-        out += '(';
+        // Brackets but for sets: two signs of repetition may not follow one another.
+        const bool bare = builder.nodes_[size_t(node.parts[0])].kind == Kind::characters;
+        if (!bare) out += '(';
         write(node.parts[0], false);
-        out += ')';
+        if (!bare) out += ')';
         if (node.least == 0 && node.most == 1) {
           out += '?';
         } else if (node.least <= 1 && node.most == kNoLimit) {

@@ -214,6 +214,10 @@ struct OtherText {
 
 Expression text_other_than(GrammarBuilder& builder, const std::vector<std::string>& names, const KeyAlphabet& alphabet,
                            std::string_view end) {
+  constexpr size_t kMostCharacters = 200;  // of all names
+  size_t characters = 0;
+  for (const std::string& name : names) characters += name.size();
+  if (characters > kMostCharacters) return builder.never();
   NameTree tree;
   for (const std::string& name : names) {
     NameTree* node = &tree;

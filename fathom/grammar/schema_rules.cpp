@@ -417,7 +417,7 @@ struct SchemaRules::State {
       refuse_shape("properties", path, "an object");
       return {};
     }
-    if (properties && int64_t(properties->fields.size()) > limits.rules) {
+    if (properties && int64_t(properties->fields.size()) > limits.properties) {
       refuse(ErrorCode::out_of_range, "the schema is too large", under(path, "properties"), "declare fewer properties");
       return {};
     }
@@ -436,6 +436,9 @@ struct SchemaRules::State {
       out.closed = extra->as_bool() == false;
       if (extra->as_bool() != true) out.extra = extra;
     }
+    // Where properties are declared and nothing is said of others, others are allowed but never written: what was asked
+    // for is what was declared, and telling other names apart is slow.
+    const bool silent = !schema.find("additionalProperties") && !out.names.empty();
     static const Json kAnything = Json::of(true);
     if (const Json* required = schema.find("required")) {
       for (const Json& name : required->items) {
@@ -453,6 +456,7 @@ struct SchemaRules::State {
         }
       }
     }
+    out.closed = out.closed || silent;
     out.extra_names = schema.find("propertyNames");
     if (out.extra_names && out.extra_names->as_bool() == true) out.extra_names = nullptr;
     if (out.extra_names && !out.names.empty()) {

@@ -2,7 +2,7 @@
 // JSON Schema -> grammar. What the grammar produces is valid; a schema that it cannot follow exactly is refused with
 // the keyword and its path, never followed in part (spec/codec-policy.md 5). Not every valid text is produced:
 // properties come in the order of their declaration, and spellings are those of json_rules.h. Supported and refused
-// keywords, and why: docs/decisions/0009.
+// keywords, and why: docs/decisions/0010.
 #pragma once
 #include <memory>
 #include <optional>

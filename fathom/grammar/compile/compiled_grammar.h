@@ -1,5 +1,5 @@
 // fathom/grammar/compile/compiled_grammar.h
-// A constraint made ready for one vocabulary. Source: spec/engine.md 10, R-38; docs/decisions/0009.
+// A constraint made ready for one vocabulary. Source: spec/engine.md 10, R-38; docs/decisions/0010.
 #pragma once
 #include <cstdint>
 #include <memory>
