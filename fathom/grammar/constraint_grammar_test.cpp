@@ -160,7 +160,7 @@ TEST(ConstraintGrammar, HostileConstraintsAreRefusedAtOnce) {
       {"nested counts", regex("((((a{1000}){1000}){1000}){1000})")},
       {"count 2^64", regex("a{18446744073709551616}")},
       {"count 1,000 of a group", regex("(?:ab){0,1000}")},
-      {"many stars", regex(repeated("(a*)*", 20'000))},
+      {"many stars", regex(repeated("(a*)*", 500))},
       {"20,000 properties", schema("{\"properties\":{" + names + "}}")},
       {"20,000 alternatives beside a property", schema("{\"properties\":{\"a\":{}},\"anyOf\":[" + options + "]}")},
       {"20,000 alternatives of oneOf", schema("{\"oneOf\":[" + options + "]}")},

@@ -13,6 +13,7 @@ struct GrammarLimits {
   int64_t properties = 500;                 // of one object: each that may be left out makes masks slower
   int64_t expression_repetitions = 100;     // largest count in an expression: it is written out
   int64_t expression_size = 1'000;          // characters of an expression, counted repetitions multiplied out
+  int64_t expression_options = 64;          // parts of it that may be left out, multiplied out: each slows every mask
   int64_t rules = 5'000;                    // of the grammar that is made
   int64_t grammar_bytes = int64_t(1) << 20;
 };

@@ -307,7 +307,9 @@ struct SchemaRules::State {
       if (!known) return refuse_keyword("format", path, std::string(kFormats));
       const bool quoted = place == ValuePlace::json;
       const ExpressionUse use = {.search = true, .json_string = quoted, .excluded = json.escaped()};
-      const auto expression = read_expression(b, *known, under(path, pattern ? "pattern" : "format"), use, limits);
+      GrammarLimits trusted = limits;  // formats are our own
+      if (format) trusted.expression_options = 1'000;
+      const auto expression = read_expression(b, *known, under(path, pattern ? "pattern" : "format"), use, trusted);
       if (expression) return *expression;
       if (!error) error = expression.error();
       return b.never();
