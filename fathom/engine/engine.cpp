@@ -61,6 +61,17 @@ CacheQuestion question_of(const EngineOptions& options, const ModelConfig& confi
   return question;
 }
 
+// Page specs "ring.0" to "ring.(E - 1)".
+std::vector<size_t> encoder_rings_of(const std::vector<PageSpec>& specs, int encoder_layers) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    for (int layer = 0; layer < encoder_layers; ++layer) {
+      if (specs[i].name == "ring." + std::to_string(layer)) out.push_back(i);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 struct Engine::State {
@@ -69,6 +80,7 @@ struct Engine::State {
   std::unique_ptr<Queue> queue;
   std::optional<Model> model;
   CacheMemory memory;
+  std::vector<size_t> encoder_rings;  // page specs whose last entries a snapshot holds
   std::optional<StepLoop> loop;
 
   ModelPort port() {
@@ -81,6 +93,14 @@ struct Engine::State {
     out.draft = [this](const DraftBatch& batch) { model->draft(*queue, batch, memory); };
     out.markov = [this](int step, View<const int32_t, 1> previous, View<float, 2> logits, View<float, 1> confidence) {
       model->markov(*queue, step, previous, logits, confidence);
+    };
+    out.copy_block = [this](int32_t from, int32_t to) { memory.copy_block(from, to); };
+    out.copy_slot = [this](int32_t from, int32_t to) { memory.copy_slot(from, to); };
+    out.save_windows = [this](int32_t slot, int64_t position, std::span<uint8_t> bytes) {
+      memory.save_windows(encoder_rings, model->replay_shape().window, slot, position, bytes);
+    };
+    out.restore_windows = [this](int32_t slot, int64_t position, std::span<const uint8_t> bytes) {
+      memory.restore_windows(encoder_rings, model->replay_shape().window, slot, position, bytes);
     };
     return out;
   }
@@ -123,7 +143,16 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
                  .sequences = options.sequences,
                  .step_rows = options.step_rows,
                  .blocks = plan->blocks};
-  loop.replay_shape = state->model->replay_shape();
+  loop.limits.shape = state->model->replay_shape();
+  loop.limits.overcommit = options.overcommit;
+  state->encoder_rings = encoder_rings_of(state->model->page_specs(), loop.limits.shape.encoder_layers);
+  if (options.snapshot_bytes > 0) {
+    loop.limits.snapshot_bytes = state->memory.window_bytes(state->encoder_rings, loop.limits.shape.window);
+    loop.limits.snapshots.budget_bytes = options.snapshot_bytes;
+  }
+  loop.prefix_cache = options.prefix_cache;
+  loop.prefix.model = checkpoint.path_of("config.json");
+  loop.prefix.numerics = options.backend;
   loop.replay = options.replay;
   loop.drafts = options.drafts;
   loop.eos_id = config.eos_token_id;
@@ -138,6 +167,7 @@ Result<RequestId> Engine::submit(Request request) { return state_->loop->submit(
 void Engine::cancel(RequestId request) { state_->loop->cancel(request); }
 std::span<const Event> Engine::step() { return state_->loop->step(); }
 bool Engine::idle() const { return state_->loop->idle(); }
+PrefixStatistics Engine::prefix_statistics() const { return state_->loop->prefix_statistics(); }
 const ModelConfig& Engine::config() const { return state_->model->config(); }
 const EngineOptions& Engine::options() const { return state_->options; }
 int64_t Engine::cache_bytes() const { return state_->memory.bytes(); }

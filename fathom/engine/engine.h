@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "fathom/cache/prefix_index.h"
 #include "fathom/checkpoint/checkpoint.h"
 #include "fathom/engine/request.h"
 #include "fathom/model/model.h"
@@ -23,7 +24,10 @@ struct EngineOptions {
   int drafts = -1;                                      // verified drafts a round; -1: the model's whole block
   Verification verification = Verification::rejection;  // of requests that do not say
   std::vector<int32_t> token_blacklist = {};            // tokens that no request may draw
-  int64_t memory_limit_bytes = 0;  // 0: none; cache and scratch must stay below (weights are mapped)
+  int64_t memory_limit_bytes = 0;              // 0: none; cache and scratch must stay below (weights are mapped)
+  bool prefix_cache = true;                    // prompts find what earlier ones have computed
+  int64_t snapshot_bytes = int64_t(16) << 20;  // of window snapshots in host memory; 0: none, hits replay a few rows
+  double overcommit = 0.3;  // admitted beyond what surely fits; above 0 somebody may be preempted
 };
 
 /// One thread at a time. Requests run in the order of submit(); several run together as far as rows, blocks and slots
@@ -47,6 +51,8 @@ class Engine {
   /// Runs one step and returns what it brought; valid until the next call. Empty when idle.
   std::span<const Event> step();
   bool idle() const;
+  /// Of all tenants since the start.
+  PrefixStatistics prefix_statistics() const;
 
   const ModelConfig& config() const;
   const EngineOptions& options() const;  // resolved: no zeros left

@@ -37,6 +37,8 @@ class FakeModel {
     out.markov = [this](int step, View<const int32_t, 1> previous, View<float, 2> logits, View<float, 1> confidence) {
       markov(step, previous, logits, confidence);
     };
+    out.copy_block = [this](int32_t from, int32_t to) { blocks_[to] = blocks_[from]; };
+    out.copy_slot = [this](int32_t from, int32_t to) { rings_[to] = rings_[from]; };
     return out;
   }
 
@@ -117,7 +119,8 @@ class FakeModel {
           const Entry& last = block_entry(batch, s, position - 1);
           EXPECT_EQ(last.position, position - 1) << "the row before has been run";
           before = last.hash;
-          if (position - 1 >= batch.replay[size_t(s)].decoder_from && r == batch.rows.begin[s]) {
+          const Replay& replay = batch.replay[size_t(s)];
+          if (position - 1 >= std::max(replay.decoder_from, replay.start) && r == batch.rows.begin[s]) {
             EXPECT_EQ(ring_entry(batch.slots[s], position - 1).hash, before) << "ring and blocks agree";
           }
         }
@@ -147,8 +150,8 @@ class FakeModel {
     drafting_.clear();
     for (int64_t s = 0; s < batch.tokens.size(); ++s) {
       const int64_t last = batch.last[s];
-      for (int64_t p = std::max(batch.replay[size_t(s)].decoder_from, last - shape_.replay.window + 1); p <= last;
-           ++p) {
+      const int64_t seen = std::max(batch.replay[size_t(s)].decoder_from, batch.replay[size_t(s)].start);
+      for (int64_t p = std::max(seen, last - shape_.replay.window + 1); p <= last; ++p) {
         EXPECT_EQ(ring_entry(batch.slots[s], p).position, p) << "the window is there";
       }
       drafting_.push_back(extend(ring_entry(batch.slots[s], last).hash, batch.tokens[s]));

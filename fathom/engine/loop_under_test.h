@@ -21,6 +21,8 @@ struct Settings {
   int32_t blocks = 64;
   ReplayMode replay = ReplayMode::compact;
   int drafts = 5;
+  double overcommit = 0;
+  bool prefix_cache = false;
 };
 
 struct Answer {
@@ -37,11 +39,13 @@ class Loop {
         loop({.limits = {.context = settings.context,
                          .sequences = settings.sequences,
                          .step_rows = settings.step_rows,
-                         .blocks = settings.blocks},
-              .replay_shape = settings.shape.replay,
+                         .blocks = settings.blocks,
+                         .overcommit = settings.overcommit,
+                         .shape = settings.shape.replay},
               .replay = settings.replay,
               .drafts = settings.drafts,
-              .eos_id = 1},
+              .eos_id = 1,
+              .prefix_cache = settings.prefix_cache},
              model.port(), reference_operations(), *queue) {}
 
   RequestId submit(Request request) {

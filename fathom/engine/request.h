@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,13 @@ struct Request {
   std::optional<int> drafts;                 // verified drafts a round, 0 to the model's block; none: the engine's
   std::optional<Verification> verification;  // none: the engine's
   bool prompt_logprobs = false;              // forces replay off
+
+  int priority = 0;    // higher is served first; any integer
+  std::string tenant;  // whose it is: fair share and cache are kept apart; empty: nobody in particular
+  std::optional<std::string> cache_salt;      // prefixes are shared with whoever knows it; none: with the same tenant
+  bool use_cache = true;                      // finds prefixes, and leaves its own
+  std::optional<double> first_token_seconds;  // targets, not limits: until the first token,
+  std::optional<double> between_tokens_seconds;  // and between steps that bring tokens
 };
 
 struct TokenLogprob {
@@ -67,6 +75,7 @@ struct TokenLogprob {
 struct Usage {
   int64_t prompt_tokens = 0, cached_tokens = 0, replayed_tokens = 0, generated_tokens = 0;
   int64_t encoder_rows = 0, decoder_rows = 0;  // computed, of the prompt
+  int64_t preemptions = 0;                     // it was put back so often
   int64_t rounds = 0;                          // steps that verified at least one draft
   std::array<int64_t, kMaxDrafts> offered{};   // drafts verified, by position
   std::array<int64_t, kMaxDrafts> accepted{};  // and accepted, also those behind a stop token, which are not emitted

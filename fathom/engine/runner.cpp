@@ -8,12 +8,15 @@ Runner::Runner(ModelPort port, const Operations& ops, Queue& queue)
     : port_(std::move(port)), builder_(port_.history), sampler_(ops, queue, port_.vocabulary) {}
 
 const StepResult& Runner::run(const StepPlan& plan, std::span<Sequence* const> sequences) {
+  for (const BlockCopy& copy : plan.copies) port_.copy_block(copy.from, copy.to);
+  for (const BlockCopy& copy : plan.slot_copies) port_.copy_slot(copy.from, copy.to);
+  for (const StepPlan::Restore& one : plan.restores) port_.restore_windows(one.slot, one.position, one.bytes);
   logits_ = port_.forward(builder_.build(plan, sequences));
   choices_.clear();
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const StepPlan::Rows& rows = plan.rows[i];
     const int64_t end = rows.first + rows.count;
-    if (end < sequences[i]->prompt_tokens) continue;  // a piece that is not the last
+    if (end < sequences[i]->prefill_tokens) continue;  // a piece that is not the last
     const int64_t first = builder_.logit_row(i) + rows.logit_rows - 1 - rows.drafts;
     const std::span<const int32_t> drafts = std::span(sequences[i]->proposed).first(size_t(rows.drafts));
     choices_.push_back({&sequences[i]->sampler, first, drafts, end - rows.drafts, sequences[i]->generated()});
@@ -25,7 +28,7 @@ const StepResult& Runner::run(const StepPlan& plan, std::span<Sequence* const> s
   result_.begin.assign(1, 0);
   size_t chosen = 0;
   for (size_t i = 0; i < plan.rows.size(); ++i) {
-    const bool has_tokens = plan.rows[i].first + plan.rows[i].count >= sequences[i]->prompt_tokens;
+    const bool has_tokens = plan.rows[i].first + plan.rows[i].count >= sequences[i]->prefill_tokens;
     result_.begin.push_back(chosen_begin_[has_tokens ? ++chosen : chosen]);
   }
   return result_;

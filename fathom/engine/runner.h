@@ -23,6 +23,12 @@ struct ModelPort {
   std::function<void(const DraftBatch&)> draft;
   std::function<void(int step, View<const int32_t, 1> previous, View<float, 2> logits, View<float, 1> confidence)>
       markov;
+
+  // Bytes of the cache. Needed when sequences branch; windows when snapshots are kept.
+  std::function<void(int32_t from, int32_t to)> copy_block, copy_slot;
+  int64_t window_bytes = 0;  // of the encoder windows of one slot; 0: no snapshots
+  std::function<void(int32_t slot, int64_t position, std::span<uint8_t> out)> save_windows;
+  std::function<void(int32_t slot, int64_t position, std::span<const uint8_t> in)> restore_windows;
 };
 
 /// One thread at a time. Allocates only when a step is larger than any before.
@@ -42,6 +48,9 @@ class Runner {
 
   /// Gives each sequence drafts_for() drafts for its next round. They have been committed and decode.
   void propose(std::span<Sequence* const> sequences);
+
+  /// Copies the windows before `position` out of a slot, between two steps.
+  void save_windows(int32_t slot, int64_t position, std::span<uint8_t> out) { port_.save_windows(slot, position, out); }
 
   int64_t vocabulary() const { return port_.vocabulary; }
   int block() const { return port_.block; }

@@ -4,7 +4,11 @@
 
 namespace fathom {
 
-Scheduler::Scheduler(SchedulerLimits limits) : limits_(limits), pools_(limits.blocks, limits.sequences) {
+Scheduler::Scheduler(SchedulerLimits limits)
+    : limits_(limits),
+      pools_(limits.blocks, limits.sequences),
+      snapshots_(limits.snapshot_bytes, limits.snapshots),
+      waiting_(limits.queue) {
   check(limits.sequences > 0 && limits.step_rows > 0 && limits.prompt_logit_rows > 0, "a step has room for something");
 }
 
@@ -12,83 +16,83 @@ void Scheduler::submit(Sequence sequence) {
   check(sequence.prompt_tokens == int64_t(sequence.ids.size()) && sequence.prompt_tokens > 0, "a request has a prompt");
   check(sequence.max_tokens > 0 && sequence.most_tokens() <= limits_.context, "a request fits into the context");
   check(blocks_needed(sequence) <= limits_.blocks, "a request fits into the cache");
-  sequence.cached = sequence.replay.start;
   const SequenceId id = sequence.id;
+  waiting_.push(
+      {id, sequence.priority, sequence.tenant, sequence.arrived, sequence.first_token_by, sequence.prompt_tokens});
+  if (sequence.parent != 0) branches_.push_back(id);
   check(sequences_.emplace(id, std::move(sequence)).second, "a request has an id of its own");
-  waiting_.push_back(id);
 }
 
 bool Scheduler::cancel(SequenceId id) {
-  if (!sequences_.contains(id)) return false;
-  if (const auto at = std::find(waiting_.begin(), waiting_.end(), id); at != waiting_.end()) {
-    waiting_.erase(at);
-    sequences_.erase(id);
+  const auto at = sequences_.find(id);
+  if (at == sequences_.end()) return false;
+  if (waiting_.remove(id)) {
+    if (at->second.chain.root != 0) pools_.prefixes.close_root(at->second.chain.root);
+    std::erase(branches_, id);
+    if (blocked_ == id) blocked_ = 0;
+    sequences_.erase(at);
   } else {
-    release(id);
+    publish_blocks(at->second);
+    leave(at->second);
   }
   return true;
 }
 
-void Scheduler::release(SequenceId id) {
-  Sequence& sequence = sequences_.at(id);
+void Scheduler::make_ready(SequenceId id) {
+  if (Sequence* sequence = find(id)) sequence->ready = true;
+}
+
+bool Scheduler::preempt(SequenceId id) {
+  Sequence* sequence = find(id);
+  if (sequence == nullptr || waiting_.find(id) != nullptr) return false;
+  do_preempt(*sequence);
+  return true;
+}
+
+Sequence* Scheduler::find(SequenceId id) {
+  const auto at = sequences_.find(id);
+  return at == sequences_.end() ? nullptr : &at->second;
+}
+
+void Scheduler::remove_running(SequenceId id) { running_.erase(std::find(running_.begin(), running_.end(), id)); }
+
+// Gives up a running sequence's memory, now or when its last step is committed, and its place.
+void Scheduler::leave(Sequence& sequence) {
   promised_blocks_ -= blocks_needed(sequence);
-  free_sequence(pools_, sequence.cache);
-  running_.erase(std::find(running_.begin(), running_.end(), id));
-  sequences_.erase(id);
+  remove_running(sequence.id);
+  if (sequence.in_flight_steps > 0) {
+    leaving_.push_back({sequence.id, std::move(sequence.cache), sequence.in_flight_steps});
+  } else {
+    free_sequence(pools_, sequence.cache);
+  }
+  if (sequence.chain.root != 0) pools_.prefixes.close_root(sequence.chain.root);
+  sequences_.erase(sequence.id);
 }
 
-void Scheduler::admit() {
-  while (!waiting_.empty() && int(running_.size()) < limits_.sequences) {
-    const Sequence& head = sequences_.at(waiting_.front());
-    if (promised_blocks_ + blocks_needed(head) > limits_.blocks) return;  // strict order: nobody overtakes
-    promised_blocks_ += blocks_needed(head);
-    running_.push_back(head.id);
-    waiting_.pop_front();
-  }
-}
-
-StepPlan::Rows Scheduler::decode_rows(const Sequence& sequence) const {
-  const int drafts = int(sequence.proposed.size());
-  return {sequence.id, sequence.cached, 1 + drafts, 1 + drafts, drafts, 1 + drafts};
-}
-
-StepPlan::Rows Scheduler::prompt_piece(const Sequence& sequence, int64_t budget) const {
-  const int64_t most = sequence.prompt_logits ? std::min(budget, limits_.prompt_logit_rows) : budget;
-  const int64_t count = std::min(most, sequence.prompt_tokens - sequence.cached);
-  const int64_t end = sequence.cached + count;
-  const int64_t decoder = std::clamp<int64_t>(end - sequence.replay.decoder_from, 0, count);
-  const int64_t logits = sequence.prompt_logits ? count : end == sequence.prompt_tokens ? 1 : 0;
-  return {sequence.id, sequence.cached, int(count), int(decoder), 0, int(logits)};
-}
-
-const StepPlan& Scheduler::plan() {
-  plan_.rows.clear();
-  plan_.copies.clear();
-  admit();
-  for (const SequenceId id : running_) {
-    const Sequence& sequence = sequences_.at(id);
-    if (!sequence.in_prompt()) plan_.rows.push_back(decode_rows(sequence));
-  }
-  int64_t budget = limits_.step_rows;
-  for (const SequenceId id : running_) {
-    const Sequence& sequence = sequences_.at(id);
-    if (!sequence.in_prompt() || budget == 0) continue;
-    plan_.rows.push_back(prompt_piece(sequence, budget));
-    budget -= plan_.rows.back().count;
-  }
-  for (const StepPlan::Rows& rows : plan_.rows) {
-    Sequence& sequence = sequences_.at(rows.sequence);
-    check(rows.first + rows.count <= sequence.most_tokens(), "a step stays inside what was promised");
-    check(reserve(pools_, sequence.cache, rows.first + rows.count).ok(), "promised blocks are there");
-  }
+const StepPlan& Scheduler::plan(double now) {
+  plan_.clear();
+  plan_branches();
+  plan_decode();
+  plan_prompts(now);
+  if (!plan_.empty()) ++planned_steps_;
   return plan_;
 }
 
-void Scheduler::append(const StepPlan::Rows& rows, std::span<const int32_t> tokens, Outcome& outcome) {
-  Sequence& sequence = sequences_.at(rows.sequence);
+void Scheduler::add_rows(Sequence& sequence, const StepPlan::Rows& rows) {
+  sequence.in_flight_rows += rows.count;
+  ++sequence.in_flight_steps;
+  sequence.planned_step = planned_steps_ + 1;
+  const bool brings_token = rows.first + rows.count >= sequence.prefill_tokens;
+  sequence.in_flight_tokens += brings_token;
+  plan_.rows.push_back(rows);
+}
+
+void Scheduler::append(Sequence& sequence, const StepPlan::Rows& rows, std::span<const int32_t> tokens,
+                       Outcome& outcome) {
   sequence.proposed.clear();
   if (sequence.in_prompt()) {
     sequence.cached += rows.count;
+    counts_.computed_rows += rows.count;
     check(tokens.size() == (sequence.in_prompt() ? 0u : 1u), "the last piece of a prompt gives one token");
   } else {
     check(!tokens.empty() && int(tokens.size()) <= 1 + rows.drafts, "a round gives its accepted drafts and one more");
@@ -102,26 +106,78 @@ void Scheduler::append(const StepPlan::Rows& rows, std::span<const int32_t> toke
     } else if (sequence.remaining() == 0) {
       outcome.finish = FinishReason::length;
     }
-    if (outcome.finish) return;
+    if (outcome.finish) break;
   }
+  // Behind a stop nothing was kept: rows of tokens that were dropped are not the sequence's.
+  sequence.cached = std::min(sequence.cached, int64_t(sequence.ids.size()));
 }
 
 std::span<const Outcome> Scheduler::commit(const StepPlan& plan, const StepResult& result) {
   check(result.begin.size() == plan.rows.size() + 1, "a step has results for each of its entries");
   outcomes_.clear();
+  wishes_.clear();
+  ++committed_steps_;
   for (size_t entry = 0; entry < plan.rows.size(); ++entry) {
-    outcomes_.push_back({plan.rows[entry].sequence, 0, {}});
-    append(plan.rows[entry], result.of(entry), outcomes_.back());
+    const StepPlan::Rows& rows = plan.rows[entry];
+    outcomes_.push_back({rows.sequence, 0, {}});
+    // What left while this step was in flight comes first: it is older than a sequence of the same id.
+    const auto left =
+        std::find_if(leaving_.begin(), leaving_.end(), [&](const Leaving& one) { return one.id == rows.sequence; });
+    if (left != leaving_.end()) {
+      if (--left->in_flight_steps == 0) {
+        free_sequence(pools_, left->cache);
+        leaving_.erase(left);
+      }
+      continue;
+    }
+    Sequence* sequence = find(rows.sequence);
+    check(sequence != nullptr && sequence->in_flight_steps > 0, "a result belongs to a planned step");
+    const int64_t before = sequence->cached;
+    const bool brings_token = rows.first + rows.count >= sequence->prefill_tokens;
+    --sequence->in_flight_steps;
+    sequence->in_flight_rows -= rows.count;
+    sequence->in_flight_tokens -= brings_token;
+    if (result.of(entry).empty() && brings_token) continue;  // it had ended on the device
+    append(*sequence, rows, result.of(entry), outcomes_.back());
+    publish_blocks(*sequence);
+    wish_snapshot(*sequence, rows, before);
   }
   for (const Outcome& outcome : outcomes_) {
-    if (outcome.finish) release(outcome.sequence);
+    if (outcome.finish) leave(*find(outcome.sequence));
   }
+  release_displaced();
   return outcomes_;
 }
 
-Sequence* Scheduler::find(SequenceId id) {
-  const auto at = sequences_.find(id);
-  return at == sequences_.end() ? nullptr : &at->second;
+void Scheduler::publish_blocks(Sequence& sequence) {
+  if (sequence.chain.root == 0) return;
+  displaced_now_.clear();
+  publish(pools_, sequence.cache, sequence.chain, sequence.ids, sequence.cached, displaced_now_);
+  for (const int32_t block : displaced_now_) displaced_.push_back({block, planned_steps_});
+}
+
+void Scheduler::release_displaced() {
+  std::erase_if(displaced_, [&](const Displaced& one) {
+    if (one.step > committed_steps_) return false;
+    pools_.blocks.release(one.block);
+    return true;
+  });
+}
+
+// Windows can be copied only as long as no row so far behind them has been run that it took their place in the ring.
+void Scheduler::wish_snapshot(const Sequence& sequence, const StepPlan::Rows& rows, int64_t before) {
+  const int64_t position = sequence.cached / kBlockTokens * kBlockTokens;
+  if (limits_.snapshot_bytes == 0 || limits_.snapshots.budget_bytes == 0 || sequence.chain.root == 0) return;
+  if (position == 0 || position <= before || sequence.in_flight_steps > 0) return;
+  if (!ring_holds(limits_.shape, position, rows.first + rows.count)) return;
+  if (!windows_complete(limits_.shape, sequence.mode, sequence.replay, position)) return;
+  wishes_.push_back({sequence.id, sequence.cache.slot, position});
+}
+
+void Scheduler::put_snapshot(const SnapshotWish& wish, const std::function<void(std::span<uint8_t>)>& fill) {
+  Sequence* sequence = find(wish.sequence);
+  if (sequence == nullptr) return;  // it has just ended; its slot still holds the windows, but may be taken
+  snapshots_.put(pools_.prefixes, sequence->chain, sequence->ids, wish.position, fill);
 }
 
 Result<void> Scheduler::verify() const {
@@ -131,26 +187,31 @@ Result<void> Scheduler::verify() const {
   std::vector<int32_t> blocks, slots;
   int64_t promised = 0;
   if (sequences_.size() != waiting_.size() + running_.size()) return wrong("a sequence is in no queue or in two", 0);
+  const auto hold = [&](const SequenceCache& cache) {
+    blocks.insert(blocks.end(), cache.blocks.begin(), cache.blocks.end());
+    if (cache.slot != 0) slots.push_back(cache.slot);
+  };
   for (const SequenceId id : running_) {
     const auto at = sequences_.find(id);
     if (at == sequences_.end()) return wrong("it runs and does not exist", id);
     const Sequence& sequence = at->second;
     promised += blocks_needed(sequence);
     if (int64_t(sequence.cache.blocks.size()) > blocks_needed(sequence)) return wrong("it took more than promised", id);
-    if (sequence.cached > int64_t(sequence.cache.blocks.size()) * kBlockTokens &&
-        sequence.cached > sequence.replay.start)
+    const int64_t known = std::min(sequence.planned(), sequence.most_tokens());
+    if (known > int64_t(sequence.cache.blocks.size()) * kBlockTokens && known > sequence.replay.start) {
       return wrong("its rows have no block", id);
-    blocks.insert(blocks.end(), sequence.cache.blocks.begin(), sequence.cache.blocks.end());
-    if (sequence.cache.slot != 0) slots.push_back(sequence.cache.slot);
+    }
+    hold(sequence.cache);
   }
-  for (const SequenceId id : waiting_) {
-    const auto at = sequences_.find(id);
-    if (at == sequences_.end()) return wrong("it waits and does not exist", id);
-    if (!at->second.cache.blocks.empty() || at->second.cache.slot != 0) return wrong("it waits and holds memory", id);
+  for (const auto& [id, sequence] : sequences_) {
+    if (waiting_.find(id) == nullptr) continue;
+    if (!sequence.cache.blocks.empty() || sequence.cache.slot != 0) return wrong("it waits and holds memory", id);
   }
-  if (promised != promised_blocks_ || promised > limits_.blocks) return wrong("promises do not add up", 0);
-  if (auto state = pools_.blocks.verify(blocks); !state) return state;
-  return pools_.slots.verify(slots);
+  for (const Leaving& one : leaving_) hold(one.cache);
+  for (const Displaced& one : displaced_) blocks.push_back(one.block);
+  if (promised != promised_blocks_) return wrong("promises do not add up", 0);
+  if (auto state = snapshots_.verify(); !state) return state;
+  return fathom::verify(pools_, blocks, slots);
 }
 
 }  // namespace fathom

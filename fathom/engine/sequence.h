@@ -1,10 +1,12 @@
 // fathom/engine/sequence.h
-// One running or waiting sequence: its tokens, how far they have been computed, what it holds of the cache, and how its
-// next token is chosen. A value; the scheduler owns it.
+// One waiting or running sequence as the host sees it: its tokens, how far they have been computed and planned, what it
+// holds of the cache, and whom it belongs to. A value; the scheduler owns it.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "fathom/cache/prefix_sharing.h"
 #include "fathom/cache/replay.h"
 #include "fathom/cache/sequence_cache.h"
 #include "fathom/engine/sampler.h"
@@ -20,16 +22,40 @@ struct Sequence {
   std::vector<int32_t> stop_ids;  // rising; the end-of-text token is among them unless it is ignored
   int drafts = 0;                 // most drafts a round
   bool prompt_logits = false;     // logits of every prompt row are wanted
-  Replay replay;
-  SamplerState sampler;  // not read by the scheduler
 
-  int64_t cached = 0;             // positions [0, cached) have been run; between decode steps all but the newest token
+  // Whose it is and how urgent. Times are seconds of the clock that plan() is told.
+  int priority = 0;
+  uint32_t tenant = 0;  // account of the prefix cache, lane of the waiting queue
+  double arrived = 0;
+  std::optional<double> first_token_by;  // a target, not a limit
+  std::optional<double> between_tokens;  // seconds: a target for the gap between two steps that bring tokens
+  SequenceId parent = 0;                 // it branches off this sequence behind the prompt; 0: it stands alone
+  bool ready = true;                     // false: something is still being fetched or compiled for it
+
+  ReplayMode mode = ReplayMode::compact;
+  Replay first_replay;      // of its first admission
+  bool first_seam = false;  // whose encoder began with a cut window (PrefillPlan::seam)
+  Replay replay;            // of its last one; what the rows that count can see is the same
+  PrefixChain chain;        // root 0: its prefix is not cached
+  SamplerState sampler;     // not read by the scheduler
+
+  int64_t prefill_tokens = 0;  // ids that run as a prompt: all there were when it was admitted
+  int64_t cached = 0;          // positions [0, cached) have been run and kept; between decode steps all but the newest
+  int64_t in_flight_rows = 0;  // rows of steps that are planned and not committed, at most
+  int in_flight_steps = 0;
+  uint64_t planned_step = 0;      // number of the last step that it is in
+  int in_flight_tokens = 0;       // tokens that steps in flight bring at least
   std::vector<int32_t> proposed;  // drafts for the positions behind `ids`, to be verified in the next step
   SequenceCache cache;
 
+  int preemptions = 0;
+  int64_t hit_tokens = 0, replayed_tokens = 0;  // of all its admissions
+
   int64_t generated() const { return int64_t(ids.size()) - prompt_tokens; }
   int64_t remaining() const { return max_tokens - generated(); }
-  bool in_prompt() const { return cached < prompt_tokens; }
+  bool in_prompt() const { return cached < prefill_tokens; }
+  /// Position of its next row if all rows in flight are kept.
+  int64_t planned() const { return cached + in_flight_rows; }
   /// Positions that it may ever take; the newest token is never run when it is the last one.
   int64_t most_tokens() const { return prompt_tokens + max_tokens; }
 };

@@ -30,7 +30,15 @@ Result<RequestId> StepLoop::submit(Request request) {
   sequence.drafts = request.drafts.value_or(options_.drafts);
   sequence.prompt_logits = request.prompt_logprobs;
   const ReplayMode mode = request.prompt_logprobs ? ReplayMode::off : request.replay.value_or(options_.replay);
-  sequence.replay = plan_replay(options_.replay_shape, mode, sequence.prompt_tokens);
+  sequence.mode = mode;
+  sequence.priority = request.priority;
+  sequence.tenant = tenant_of(request.tenant);
+  sequence.arrived = now();
+  if (request.first_token_seconds) sequence.first_token_by = sequence.arrived + *request.first_token_seconds;
+  sequence.between_tokens = request.between_tokens_seconds;
+  if (options_.prefix_cache && !request.prompt_logprobs && request.use_cache) {
+    sequence.chain.root = open_root(request, mode, sequence.tenant);
+  }
   const uint64_t seed = sampling.seed ? *sampling.seed : uint64_t(entropy_()) << 32 | entropy_();
   sequence.sampler = make_sampler_state(sampling, seed, options_.eos_id, request.ids,
                                         request.verification.value_or(options_.verification), options_.token_blacklist);
@@ -49,6 +57,39 @@ Result<RequestId> StepLoop::submit(Request request) {
   return id;
 }
 
+// Tenant 0 is everybody who does not say; each has an account in the prefix cache under the same number.
+uint32_t StepLoop::tenant_of(const std::string& name) {
+  if (name.empty()) return 0;
+  const auto at = tenants_.find(name);
+  if (at != tenants_.end()) return at->second;
+  const auto tenant = uint32_t(scheduler_.pools().blocks.idle().add_account({}));
+  tenants_.emplace(name, tenant);
+  return tenant;
+}
+
+int32_t StepLoop::open_root(const Request& request, ReplayMode mode, uint32_t tenant) {
+  PrefixRoot root = options_.prefix;
+  root.replay = replay_class_of(mode);
+  // Without a salt of its own a tenant's name keeps its prefixes apart from those of others.
+  root.salt = request.cache_salt.value_or(request.tenant);
+  const bool shared = request.cache_salt.has_value();
+  return scheduler_.pools().prefixes.open_root(root, key_hash_of(shared), int32_t(tenant));
+}
+
+// Medians would forget faster; a mean that forgets a tenth a step follows a change of load within a few steps.
+void StepLoop::measure(const StepPlan& plan, double seconds) {
+  constexpr double kForget = 0.1;
+  int64_t prompt_rows = 0;
+  for (const StepPlan::Rows& rows : plan.rows) {
+    if (rows.count > 1 + rows.drafts || rows.logit_rows == 0) prompt_rows += rows.count;
+  }
+  double& value = prompt_rows == 0 ? cost_.decode_seconds : cost_.prompt_row_seconds;
+  const double sample =
+      prompt_rows == 0 ? seconds : std::max(0.0, seconds - cost_.decode_seconds) / double(prompt_rows);
+  value = value == 0 ? sample : value + kForget * (sample - value);
+  scheduler_.set_cost(cost_);
+}
+
 void StepLoop::cancel(RequestId id) {
   if (scheduler_.cancel(id)) cancelled_.push_back(id);
 }
@@ -57,9 +98,9 @@ void StepLoop::cancel(RequestId id) {
 void StepLoop::note_start(const StepPlan& plan, Clock::time_point now) {
   for (const StepPlan::Rows& rows : plan.rows) {
     Record& record = records_.at(rows.sequence);
-    if (rows.first == scheduler_.find(rows.sequence)->replay.start) {
-      record.usage.queue_seconds = seconds(now - record.submitted);
-    }
+    if (record.started) continue;
+    record.started = true;
+    record.usage.queue_seconds = seconds(now - record.submitted);
   }
 }
 
@@ -125,8 +166,10 @@ std::span<const Event> StepLoop::step() {
     finish(events_.back(), FinishReason::cancelled, Clock::now());
   }
   cancelled_.clear();
-  const StepPlan& plan = scheduler_.plan();
+  const StepPlan& plan = scheduler_.plan(now());
+  for (const SequenceId id : plan.preempted) scheduler_.find(id)->sampler.draft_laws.clear();
   if (plan.empty()) return events_;
+  const auto begun = Clock::now();
   note_start(plan, Clock::now());
   entries_.clear();
   for (const StepPlan::Rows& rows : plan.rows) entries_.push_back(scheduler_.find(rows.sequence));
@@ -136,9 +179,16 @@ std::span<const Event> StepLoop::step() {
     Record& record = records_.at(plan.rows[i].sequence);
     note_rows(plan.rows[i], *entries_[i], result.of(i).size(), record.usage);
     read_logprobs(i, plan.rows[i], *entries_[i], result.of(i), record);
-    if (record.prompt_logprobs && entries_[i]->in_prompt()) {
+    if (record.prompt_logprobs && entries_[i]->in_prompt() && entries_[i]->generated() == 0) {
       read_prompt_logprobs(i, plan.rows[i], *entries_[i], record);
     }
+  }
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const Sequence& sequence = *entries_[i];
+    Usage& usage = records_.at(sequence.id).usage;
+    usage.cached_tokens = sequence.hit_tokens;
+    usage.replayed_tokens = sequence.replayed_tokens;
+    usage.preemptions = sequence.preemptions;
   }
   const auto outcomes = scheduler_.commit(plan, result);
   const auto now = Clock::now();
@@ -158,7 +208,11 @@ std::span<const Event> StepLoop::step() {
       drafting_.push_back(entries_[i]);
     }
   }
+  for (const Scheduler::SnapshotWish& wish : scheduler_.snapshot_wishes()) {
+    scheduler_.put_snapshot(wish, [&](std::span<uint8_t> out) { runner_.save_windows(wish.slot, wish.position, out); });
+  }
   runner_.propose(drafting_);
+  measure(plan, seconds(Clock::now() - begun));
   return events_;
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <random>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -16,12 +17,13 @@ namespace fathom {
 
 struct LoopOptions {
   SchedulerLimits limits;
-  ReplayShape replay_shape;
   ReplayMode replay = ReplayMode::compact;
   int drafts = 0;  // of requests that do not say
   int32_t eos_id = 0;
   Verification verification = Verification::rejection;  // of requests that do not say
   std::vector<int32_t> token_blacklist = {};            // tokens that no request may draw
+  bool prefix_cache = true;
+  PrefixRoot prefix{};  // what all prefixes depend on; replay class and salt are the request's
 };
 
 /// One thread at a time.
@@ -39,12 +41,16 @@ class StepLoop {
   bool idle() const { return scheduler_.idle() && cancelled_.empty(); }
 
   const Scheduler& scheduler() const { return scheduler_; }
+  Scheduler& scheduler() { return scheduler_; }
+  /// Of all tenants.
+  PrefixStatistics prefix_statistics() const { return scheduler_.pools().prefixes.total(); }
 
  private:
   using Clock = std::chrono::steady_clock;
   /// What is remembered of a request besides its sequence.
   struct Record {
     Clock::time_point submitted;
+    bool started = false;
     Usage usage;
     int top_logprobs = -1;
     bool prompt_logprobs = false;
@@ -58,9 +64,16 @@ class StepLoop {
                      std::span<const int32_t> tokens, Record& record);
   Event event_of(const StepPlan::Rows& rows, std::span<const int32_t> tokens, Record& record) const;
   void finish(Event& event, FinishReason reason, Clock::time_point now);
+  double now() const { return std::chrono::duration<double>(Clock::now() - opened_).count(); }
+  uint32_t tenant_of(const std::string& name);
+  int32_t open_root(const Request& request, ReplayMode mode, uint32_t tenant);
+  void measure(const StepPlan& plan, double seconds);
 
+  Clock::time_point opened_ = Clock::now();
   LoopOptions options_;
   Scheduler scheduler_;
+  StepCost cost_;
+  std::unordered_map<std::string, uint32_t> tenants_;
   Runner runner_;
   std::random_device entropy_;
   RequestId next_id_ = 1;

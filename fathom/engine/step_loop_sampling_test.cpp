@@ -44,7 +44,8 @@ TEST(StepLoop, TransparentTextDoesNotDependOnDrafts) {
   FakeModel model(settings.shape);
   const auto queue = std::move(*reference_backend().open_queue(1));
   Runner runner(model.port(), reference_operations(), *queue);
-  Scheduler scheduler({.context = 1'000, .sequences = 12, .step_rows = 2'048, .blocks = 64});
+  Scheduler scheduler(
+      {.context = 1'000, .sequences = 12, .step_rows = 2'048, .blocks = 64, .shape = settings.shape.replay});
   std::mt19937 random(1);
   std::map<SequenceId, std::vector<int32_t>> varied;
   for (uint32_t i = 0; i < 12; ++i) {
@@ -54,13 +55,13 @@ TEST(StepLoop, TransparentTextDoesNotDependOnDrafts) {
     sequence.ids = request.ids;
     sequence.prompt_tokens = int64_t(request.ids.size());
     sequence.max_tokens = request.sampling.max_tokens;
-    sequence.replay = plan_replay(settings.shape.replay, settings.replay, sequence.prompt_tokens);
+    sequence.mode = settings.replay;
     sequence.sampler = make_sampler_state(request.sampling, 1000 + i, 1, request.ids, Verification::transparent);
     sequence.stop_ids = sequence.sampler.end_ids;
     scheduler.submit(std::move(sequence));
   }
   for (int steps = 0; !scheduler.idle() && steps < 10'000; ++steps) {
-    const StepPlan plan = scheduler.plan();
+    const StepPlan plan = scheduler.plan(0);
     std::vector<Sequence*> sequences, drafting;
     for (const auto& rows : plan.rows) sequences.push_back(scheduler.find(rows.sequence));
     const StepResult result = runner.run(plan, sequences);
@@ -130,14 +131,14 @@ TEST(StepLoop, NoRequestDrawsATokenOfTheBlacklist) {
   Settings settings;
   FakeModel model(settings.shape);
   const auto queue = std::move(*reference_backend().open_queue(1));
-  StepLoop loop({.limits = {.context = 1'000, .sequences = 8, .step_rows = 2'048, .blocks = 64},
-                 .replay_shape = settings.shape.replay,
-                 .replay = settings.replay,
-                 .drafts = 5,
-                 .eos_id = 1,
-                 .verification = Verification::rejection,
-                 .token_blacklist = {3, 4, 5, 6, 7}},
-                model.port(), reference_operations(), *queue);
+  StepLoop loop(
+      {.limits = {.context = 1'000, .sequences = 8, .step_rows = 2'048, .blocks = 64, .shape = settings.shape.replay},
+       .replay = settings.replay,
+       .drafts = 5,
+       .eos_id = 1,
+       .verification = Verification::rejection,
+       .token_blacklist = {3, 4, 5, 6, 7}},
+      model.port(), reference_operations(), *queue);
   for (uint32_t i = 0; i < 6; ++i) {
     Request request = greedy(50 + i, 30, 60);
     request.sampling.temperature = float(i % 3);

@@ -1,6 +1,7 @@
 // fathom/engine/step_plan.h
-// What one step does, as a value: which rows of which sequences run, which of them give logits, and what is copied
-// before. Made by the scheduler, read by the batch builder; can be printed, compared and replayed without a device.
+// What one step does, as a value: which rows of which sequences run, which of them give logits, and what is copied or
+// restored before. Made by the scheduler, read by the batch builder; can be printed, compared and replayed without a
+// device.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,7 +15,8 @@ using SequenceId = uint64_t;  // of a request, or of one of its branches
 
 struct StepPlan {
   /// Neighbouring positions [first, first + count) of one sequence: a piece of its prompt, or the newest token with the
-  /// drafts that are verified behind it.
+  /// drafts that are verified behind it. While an earlier step of the sequence is in flight, a decode entry is a bound:
+  /// `first` as if all its rows were kept, `count` as if all drafts were there; the device knows the truth.
   struct Rows {
     SequenceId sequence = 0;
     int64_t first = 0;
@@ -24,10 +26,21 @@ struct StepPlan {
     int logit_rows = 0;     // the last ones; their logits are wanted
     friend bool operator==(const Rows&, const Rows&) = default;
   };
-  std::vector<Rows> rows;         // decode rows first, then prompt pieces
-  std::vector<BlockCopy> copies;  // before the step: copy-on-write of forks
+  /// The windows of a snapshot go into a fresh slot before the rows run.
+  struct Restore {
+    SequenceId sequence = 0;
+    int32_t slot = 0;
+    int64_t position = 0;
+    std::vector<uint8_t> bytes;
+    friend bool operator==(const Restore&, const Restore&) = default;
+  };
+  std::vector<Rows> rows;                      // decode rows first, then prompt pieces
+  std::vector<BlockCopy> copies, slot_copies;  // before the step: copy-on-write of forks
+  std::vector<Restore> restores;
+  std::vector<SequenceId> preempted;  // their drafts are void; they run again later
 
   bool empty() const { return rows.empty(); }
+  void clear() { rows.clear(), copies.clear(), slot_copies.clear(), restores.clear(), preempted.clear(); }
   friend bool operator==(const StepPlan&, const StepPlan&) = default;
 };
 
