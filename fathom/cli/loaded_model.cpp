@@ -178,13 +178,16 @@ std::vector<Option> engine_options(EngineSettings& s) {
        .group = way,
        .target = &s.drafts,
        .choices = {"auto", "0", "1", "2", "3", "4", "5"}},
+      {.name = "no-prefix-cache",
+       .help = "compute every prompt whole, also what an earlier one began with",
+       .group = way,
+       .target = &s.no_prefix_cache},
       {.name = "batch-invariant",
        .help = "same bits in any batch (always so on cpu, reference)",
        .group = way,
        .target = &s.batch_invariant},
   };
-  for (const char* name :
-       {"kv-ram", "kv-disk", "kv-disk-size", "kv-remote", "no-prefix-cache", "ranks", "dp", "cp", "ep", "rendezvous"}) {
+  for (const char* name : {"kv-ram", "kv-disk", "kv-disk-size", "kv-remote", "ranks", "dp", "cp", "ep", "rendezvous"}) {
     options.push_back({.name = name, .planned = true});
   }
   return options;
@@ -202,6 +205,7 @@ EngineOptions to_engine_options(const EngineSettings& s, const Common& common) {
   options.verification = s.sampling == "transparent" ? Verification::transparent : Verification::rejection;
   options.drafts = s.drafts == "auto" ? -1 : int(parse_integer(s.drafts).value_or(0));
   options.memory_limit_bytes = s.memory_limit ? s.memory_limit->count : 0;
+  options.prefix_cache = !s.no_prefix_cache;
   return options;
 }
 

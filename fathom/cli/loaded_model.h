@@ -42,6 +42,7 @@ struct EngineSettings {
   std::string sampling = "rejection";
   std::string drafts = "auto";
   bool batch_invariant = false;
+  bool no_prefix_cache = false;
   std::string experts = "device", engram = "disk";
   std::optional<Bytes> memory_limit;
 };

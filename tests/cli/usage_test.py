@@ -62,8 +62,7 @@ class Mistakes(ProgramTest):
         self.fails(2, "serve", "--listen", "127.0.0.1:0", mentions=["does not have the command serve"])
 
     def test_options_of_later_builds_are_refused_rather_than_ignored(self):
-        for words in (["--kv-ram", "4GiB"], ["--ranks", "2"], ["--image", "a.png"], ["--kv-disk=d"],
-                      ["--no-prefix-cache"]):
+        for words in (["--kv-ram", "4GiB"], ["--ranks", "2"], ["--image", "a.png"], ["--kv-disk=d"]):
             with self.subTest(words[0]):
                 name = words[0].split("=")[0]
                 self.fails(2, "generate", "x", *words, mentions=[name, "does not have", "yet"], within=1)
