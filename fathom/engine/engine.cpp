@@ -34,6 +34,10 @@ Result<void> check_options(const EngineOptions& o, int block, int64_t vocabulary
                    "ids lie in 0 to " + std::to_string(vocabulary - 1));
     }
   }
+  if (o.vocabulary && o.vocabulary->size() > vocabulary) {
+    return wrong("vocabulary", "a vocabulary of " + std::to_string(o.vocabulary->size()) + " tokens",
+                 "this model has " + std::to_string(vocabulary) + "; pass that of its tokenizer");
+  }
   if (o.memory_limit_bytes < 0) {
     return wrong("--memory-limit", std::to_string(o.memory_limit_bytes) + " bytes", "use a size such as 64GiB, or 0");
   }
@@ -130,6 +134,10 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   auto plan = plan_cache(question_of(options, config, layout, available_memory_bytes()));
   if (!plan) return plan.error();
   options.context = plan->context;
+  if (options.most_blocks > 0) {
+    const auto least = int32_t(blocks_for(plan->context));  // one sequence of the context must fit
+    plan->blocks = std::min(plan->blocks, std::max(options.most_blocks, least));
+  }
 
   auto queue = state->backend.open_queue(options.threads);
   if (!queue) return queue.error();
@@ -158,6 +166,8 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   loop.eos_id = config.eos_token_id;
   loop.verification = options.verification;
   loop.token_blacklist = options.token_blacklist;
+  loop.vocabulary = options.vocabulary;
+  loop.grammar = options.grammar;
   state->options = std::move(options);
   state->loop.emplace(loop, state->port(), state->backend.ops, *state->queue);
   return Engine(std::move(state));

@@ -3,12 +3,14 @@
 // sequences on the caller's thread. Source: spec/engine.md 1, 3, 7, 8.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "fathom/cache/prefix_index.h"
 #include "fathom/checkpoint/checkpoint.h"
 #include "fathom/engine/request.h"
+#include "fathom/grammar/compile/compile_pool.h"
 #include "fathom/model/model.h"
 
 namespace fathom {
@@ -27,7 +29,11 @@ struct EngineOptions {
   int64_t memory_limit_bytes = 0;              // 0: none; cache and scratch must stay below (weights are mapped)
   bool prefix_cache = true;                    // prompts find what earlier ones have computed
   int64_t snapshot_bytes = int64_t(16) << 20;  // of window snapshots in host memory; 0: none, hits replay a few rows
+  int32_t most_blocks = 0;  // of 128 tokens for all sequences together; 0: what memory allows and they can use
   double overcommit = 0.3;  // admitted beyond what surely fits; above 0 somebody may be preempted
+  std::optional<grammar::Vocabulary> vocabulary =
+      {};                                    // of the model's tokenizer, for constraints; none: no constraints
+  grammar::CompilePoolOptions grammar = {};  // how these are compiled
 };
 
 /// One thread at a time. Requests run in the order of submit(); several run together as far as rows, blocks and slots
