@@ -23,6 +23,8 @@ struct Settings {
   int drafts = 5;
   double overcommit = 0;
   bool prefix_cache = false;
+  std::optional<grammar::Vocabulary> vocabulary = {};
+  grammar::CompilePoolOptions grammar = {};
 };
 
 struct Answer {
@@ -45,7 +47,9 @@ class Loop {
               .replay = settings.replay,
               .drafts = settings.drafts,
               .eos_id = 1,
-              .prefix_cache = settings.prefix_cache},
+              .prefix_cache = settings.prefix_cache,
+              .vocabulary = settings.vocabulary,
+              .grammar = settings.grammar},
              model.port(), reference_operations(), *queue) {}
 
   RequestId submit(Request request) {

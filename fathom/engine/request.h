@@ -11,6 +11,7 @@
 
 #include "fathom/base/result.h"
 #include "fathom/cache/replay.h"
+#include "fathom/grammar/constraint.h"
 
 namespace fathom {
 
@@ -44,18 +45,19 @@ struct Sampling {
   int64_t first_n_token_no_eos = 0;       // so many come before the end-of-text token may; stop tokens may come
   std::vector<int32_t> golden_token_ids;  // teacher forcing: token i of the answer is golden_token_ids[i]; -1: free
   std::vector<int32_t> stop_ids;          // besides the end-of-text token
-  bool ignore_eos = false;                // it does not end the answer
-  int top_logprobs = -1;  // -1: no log-probabilities; 0: of the chosen token; n: of the n best too (at most 1000)
+  bool ignore_eos = false;  // it does not end the answer; a constrained one ends where its constraint does
+  int top_logprobs = -1;    // -1: no log-probabilities; 0: of the chosen token; n: of the n best too (at most 1000)
   LogprobsOf logprobs_of = LogprobsOf::raw;  // of the answer; those of the prompt are raw
 };
 
 struct Request {
   std::vector<int32_t> ids;  // the prompt; not empty
   Sampling sampling;
-  std::optional<ReplayMode> replay;          // none: the engine's
-  std::optional<int> drafts;                 // verified drafts a round, 0 to the model's block; none: the engine's
-  std::optional<Verification> verification;  // none: the engine's
-  bool prompt_logprobs = false;              // forces replay off
+  std::optional<ReplayMode> replay;               // none: the engine's
+  std::optional<int> drafts;                      // verified drafts a round, 0 to the model's block; none: the engine's
+  std::optional<Verification> verification;       // none: the engine's
+  bool prompt_logprobs = false;                   // forces replay off
+  std::optional<grammar::Constraint> constraint;  // the answer keeps to it, or the request fails
 
   int priority = 0;    // higher is served first; any integer
   std::string tenant;  // whose it is: fair share and cache are kept apart; empty: nobody in particular

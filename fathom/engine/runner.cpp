@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fathom/engine/answer_guide.h"
+
 namespace fathom {
 
 Runner::Runner(ModelPort port, const Operations& ops, Queue& queue)
@@ -73,6 +75,10 @@ void Runner::propose(std::span<Sequence* const> sequences) {
   confidence_.resize(size_t(count));
   drafts_ = tokens_;  // the token before the first draft is the newest one
   for (int step = 0; step < steps; ++step) propose_step(step, drafting_);
+  for (Sequence* sequence : drafting_) {
+    // The token behind the last draft needs a mask as well: what leads to none is not proposed.
+    if (sequence->guide != nullptr) sequence->proposed.resize(size_t(sequence->guide->fill(sequence->proposed)) - 1);
+  }
 }
 
 void Runner::propose_step(int step, std::span<Sequence* const> sequences) {
@@ -82,7 +88,10 @@ void Runner::propose_step(int step, std::span<Sequence* const> sequences) {
                View<float, 1>(confidence_.data(), {count}));
   choices_.clear();
   for (Sequence* sequence : sequences) {
-    const bool active = step < drafts_for(*sequence);  // near its end a sequence takes fewer drafts than others
+    bool active = step < drafts_for(*sequence);  // near its end a sequence takes fewer drafts than others
+    if (active && sequence->guide != nullptr) {
+      active = int(sequence->proposed.size()) == step && sequence->guide->fill(sequence->proposed) == step + 1;
+    }
     choices_.push_back({active ? &sequence->sampler : nullptr, 0, sequence->proposed,
                         int64_t(sequence->ids.size()) + step, sequence->generated()});
   }

@@ -38,6 +38,20 @@ void force(std::span<float> logits, int32_t token) {
   logits[size_t(token)] = 0;
 }
 
+// Leaves what the mask has.
+void apply_mask(std::span<float> logits, std::span<const uint32_t> mask) {
+  const size_t size = std::min(logits.size(), mask.size() * 32);
+  for (size_t first = 0; first < size; first += 32) {
+    const uint32_t word = mask[first / 32];
+    if (word == ~uint32_t(0)) continue;
+    const size_t count = std::min<size_t>(32, size - first);
+    for (size_t i = 0; i < count; ++i) {
+      if ((word >> i & 1) == 0) logits[first + i] = kForbidden;
+    }
+  }
+  std::fill(logits.begin() + ptrdiff_t(size), logits.end(), kForbidden);
+}
+
 // The ids of the `count` largest values, ties to the lower id.
 template <class T>
 std::vector<int32_t> best_ids(std::span<const T> values, size_t count) {
@@ -77,7 +91,7 @@ void count_token(SamplerState& state, int32_t token) {
 bool needs_adjustment(const SamplerState& state, int64_t generated) {
   const Sampling& s = state.settings;
   return !s.logit_bias.empty() || has_penalties(s) || !state.blacklist.empty() || generated < s.min_tokens ||
-         generated < s.first_n_token_no_eos;
+         generated < s.first_n_token_no_eos || state.masks != nullptr;
 }
 
 void adjust_logits(std::span<float> logits, const SamplerState& state, std::span<const int32_t> assumed,
@@ -100,10 +114,13 @@ void adjust_logits(std::span<float> logits, const SamplerState& state, std::span
   }
   for (const int32_t id : state.blacklist) logits[size_t(id)] = kForbidden;
   const int64_t index = generated + int64_t(assumed.size());
-  if (index < s.min_tokens) {
+  // A constraint that is fulfilled and cannot go on is stronger than the least length.
+  const bool must_end = state.masks != nullptr && state.masks->only_ends[assumed.size()] != 0;
+  if (index < s.min_tokens && !must_end) {
     for (const int32_t id : state.end_ids) logits[size_t(id)] = kForbidden;
   }
-  if (index < s.first_n_token_no_eos && state.eos_id >= 0) logits[size_t(state.eos_id)] = kForbidden;
+  if (index < s.first_n_token_no_eos && !must_end && state.eos_id >= 0) logits[size_t(state.eos_id)] = kForbidden;
+  if (state.masks != nullptr) apply_mask(logits, state.masks->row(assumed.size()));
 }
 
 TokenLogprob logprob_of(std::span<const float> logits, int32_t id, int top) {

@@ -3,9 +3,9 @@
 // row, and the verification of drafts. The draws are the backend's operations `sample` and `accept`.
 //
 // Order of a row (engine.md R-33): bias, repetition penalty, frequency and presence penalty, the process's blacklist,
-// forbidden end tokens, then inside the operation temperature, min-p, joint top-k/top-p, renormalisation. A golden
-// token (teacher forcing) replaces all of it: it is certain. Drafts are drawn without knowing it, and accepted iff they
-// are it.
+// forbidden end tokens, the mask of its constraint, then inside the operation temperature, min-p, joint top-k/top-p,
+// renormalisation. A golden token (teacher forcing) replaces all of it: it is certain. Drafts are drawn without knowing
+// it, and accepted iff they are it.
 //
 // Names of draws (engine.md 8.2; docs/sampling.md tells all of it): the key is the request's seed for the target and
 // seed + 1,000,000,007 for drafts, the position is the absolute one of the token that is drawn, the role 0, 1 or 2 for
@@ -28,6 +28,7 @@
 #include "fathom/backend/backend.h"
 #include "fathom/engine/draft_laws.h"
 #include "fathom/engine/request.h"
+#include "fathom/engine/token_masks.h"
 
 namespace fathom {
 
@@ -40,10 +41,11 @@ struct SamplerState {
   uint64_t seed = 0;
   Verification verification = Verification::rejection;
   int32_t eos_id = -1;
-  std::vector<int32_t> end_ids;    // end-of-text and stop tokens: forbidden until settings.min_tokens are there
-  std::vector<int32_t> blacklist;  // of the process
-  TokenCounts counts;              // filled only when a penalty is on
-  DraftLaws draft_laws;            // of the drafts proposed; empty where verification needs none
+  std::vector<int32_t> end_ids;       // end-of-text and stop tokens: forbidden until settings.min_tokens are there
+  std::vector<int32_t> blacklist;     // of the process
+  TokenCounts counts;                 // filled only when a penalty is on
+  DraftLaws draft_laws;               // of the drafts proposed; empty where verification needs none
+  const TokenMasks* masks = nullptr;  // of a constrained answer: of every row that is adjusted; not owned
 };
 
 SamplerState make_sampler_state(const Sampling& settings, uint64_t seed, int32_t eos_id,

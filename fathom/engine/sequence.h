@@ -14,6 +14,8 @@
 
 namespace fathom {
 
+class AnswerGuide;
+
 struct Sequence {
   SequenceId id = 0;
   std::vector<int32_t> ids;  // the prompt, then what was generated
@@ -33,11 +35,12 @@ struct Sequence {
   bool ready = true;                     // false: something is still being fetched or compiled for it
 
   ReplayMode mode = ReplayMode::compact;
-  Replay first_replay;      // of its first admission
-  bool first_seam = false;  // whose encoder began with a cut window (PrefillPlan::seam)
-  Replay replay;            // of its last one; what the rows that count can see is the same
-  PrefixChain chain;        // root 0: its prefix is not cached
-  SamplerState sampler;     // not read by the scheduler
+  Replay first_replay;           // of its first admission
+  bool first_seam = false;       // whose encoder began with a cut window (PrefillPlan::seam)
+  Replay replay;                 // of its last one; what the rows that count can see is the same
+  PrefixChain chain;             // root 0: its prefix is not cached
+  SamplerState sampler;          // not read by the scheduler
+  AnswerGuide* guide = nullptr;  // of a constrained answer; not owned, not read by the scheduler
 
   int64_t prefill_tokens = 0;  // ids that run as a prompt: all there were when it was admitted
   int64_t cached = 0;          // positions [0, cached) have been run and kept; between decode steps all but the newest

@@ -1,6 +1,9 @@
 #include "fathom/engine/step_loop.h"
 
 #include <algorithm>
+#include <thread>
+
+#include "fathom/grammar/constraint_grammar.h"
 
 namespace fathom {
 namespace {
@@ -19,6 +22,10 @@ Result<RequestId> StepLoop::submit(Request request) {
   const RequestLimits limits{runner_.vocabulary(), context, std::min(runner_.block(), kMaxDrafts), options_.eos_id,
                              options_.token_blacklist};
   if (auto checked = check_request(request, limits); !checked) return checked.error();
+  if (request.constraint) {
+    if (auto possible = check_constraint(*request.constraint); !possible) return possible.error();
+    request.sampling.ignore_eos = false;
+  }
   const Sampling& sampling = request.sampling;
 
   Sequence sequence;
@@ -52,6 +59,14 @@ Result<RequestId> StepLoop::submit(Request request) {
   record.top_logprobs = sampling.top_logprobs;
   record.prompt_logprobs = request.prompt_logprobs;
   const RequestId id = sequence.id;
+  if (request.constraint) {
+    if (!compile_pool_) {
+      compile_pool_ = std::make_unique<grammar::CompilePool>(*options_.vocabulary, options_.grammar);
+    }
+    record.ticket = compile_pool_->submit(*request.constraint);
+    sequence.ready = false;
+    compiling_.push_back(id);
+  }
   records_.emplace(id, std::move(record));
   scheduler_.submit(std::move(sequence));
   return id;
@@ -151,11 +166,59 @@ Event StepLoop::event_of(const StepPlan::Rows& rows, std::span<const int32_t> to
   return event;
 }
 
-void StepLoop::finish(Event& event, FinishReason reason, Clock::time_point now) {
+void StepLoop::finish(Event& event, FinishReason reason, Clock::time_point now, std::optional<Error> error) {
   Record& record = records_.at(event.request);
   record.usage.total_seconds = seconds(now - record.submitted);
-  event.finish = Finish{reason, {}, record.usage};
+  event.finish = Finish{reason, std::move(error), record.usage};
   records_.erase(event.request);
+}
+
+// Pure text work, before anything is queued: what passes here can be compiled within the limits.
+Result<void> StepLoop::check_constraint(const grammar::Constraint& constraint) const {
+  if (!options_.vocabulary) {
+    return Error{ErrorCode::usage, "this engine was opened without a vocabulary, so it can keep no constraint",
+                 "constraint", "open it with one, or leave the constraint out"};
+  }
+  auto grammar = grammar::grammar_of(constraint, options_.grammar.limits.grammar);
+  if (grammar.ok()) return {};
+  Error error = grammar.error();
+  error.code = ErrorCode::usage;
+  return error;
+}
+
+Result<void> StepLoop::begin_constrained(Sequence& sequence, Record& record, const grammar::CompiledGrammar& grammar) {
+  record.guide = std::make_unique<AnswerGuide>(grammar, *options_.vocabulary, sequence.sampler, sequence.stop_ids,
+                                               std::min(sequence.drafts, runner_.block()));
+  if (auto begun = record.guide->begin(); !begun) return begun;
+  sequence.guide = record.guide.get();
+  sequence.sampler.masks = &record.guide->masks();
+  scheduler_.make_ready(sequence.id);
+  return {};
+}
+
+// One request whose constraint fails ends alone.
+void StepLoop::poll_constraints() {
+  std::erase_if(compiling_, [&](RequestId id) {
+    Sequence* sequence = scheduler_.find(id);
+    if (sequence == nullptr) return true;  // cancelled
+    Record& record = records_.at(id);
+    const auto compiled = compile_pool_->poll(record.ticket);
+    if (!compiled) return false;
+    const auto begun = compiled->ok() ? begin_constrained(*sequence, record, **compiled) : compiled->error();
+    if (begun.ok()) return true;
+    scheduler_.cancel(id);
+    events_.push_back({});
+    events_.back().request = id;
+    finish(events_.back(), FinishReason::failed, Clock::now(), begun.error());
+    return true;
+  });
+}
+
+// Takes tokens that did not end the answer into account.
+Result<void> StepLoop::advance(Sequence& sequence, std::span<const int32_t> kept) {
+  for (const int32_t token : kept) count_token(sequence.sampler, token);
+  if (sequence.guide == nullptr) return {};
+  return sequence.guide->commit(kept);
 }
 
 std::span<const Event> StepLoop::step() {
@@ -166,9 +229,13 @@ std::span<const Event> StepLoop::step() {
     finish(events_.back(), FinishReason::cancelled, Clock::now());
   }
   cancelled_.clear();
+  poll_constraints();
   const StepPlan& plan = scheduler_.plan(now());
   for (const SequenceId id : plan.preempted) scheduler_.find(id)->sampler.draft_laws.clear();
-  if (plan.empty()) return events_;
+  if (plan.empty()) {
+    if (events_.empty() && !compiling_.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return events_;
+  }
   const auto begun = Clock::now();
   note_start(plan, Clock::now());
   entries_.clear();
@@ -203,8 +270,10 @@ std::span<const Event> StepLoop::step() {
     events_.push_back(event_of(plan.rows[i], kept, record));
     if (outcome.finish) {
       finish(events_.back(), *outcome.finish, now);
+    } else if (auto advanced = advance(*entries_[i], kept); !advanced) {
+      scheduler_.cancel(outcome.sequence);
+      finish(events_.back(), FinishReason::failed, now, advanced.error());
     } else {
-      for (const int32_t token : kept) count_token(entries_[i]->sampler, token);
       drafting_.push_back(entries_[i]);
     }
   }
