@@ -188,7 +188,10 @@ struct AnswerReader::State {
     unicode::append_replacing(ready_, group_);
     if (ready_.empty() || (!whole && ready_.ends_with(unicode::kReplacement))) return ready_.clear();
     completion_ += group_tokens_;
-    add({pushed_, pushed_ + int64_t(ready_.size()), group_tokens_, group_logprobs_, logprobs_end()});
+    // A group of several chunks, of which only some have log-probabilities, has none.
+    const bool complete = logprobs_end() - group_logprobs_ == size_t(group_tokens_);
+    add({pushed_, pushed_ + int64_t(ready_.size()), group_tokens_, complete ? group_logprobs_ : logprobs_end(),
+         logprobs_end()});
     group_.clear();
     group_tokens_ = 0;
     push(std::exchange(ready_, std::move(spare_)), spelling);
@@ -203,6 +206,7 @@ struct AnswerReader::State {
   // -- from the parser ------------------------------------------------------------------------------------------------
 
   void push(std::string&& bytes, Spelling spelling) {
+    any_fed_ = true;
     if (!finished_) {
       parser_.push(bytes, spelling);
       pushed_ += int64_t(bytes.size());
@@ -321,7 +325,7 @@ struct AnswerReader::State {
   const uint64_t seed_;
   AnswerParser parser_;
   PromptUsage prompt_;
-  bool closed_ = false, finished_ = false;
+  bool closed_ = false, finished_ = false, any_fed_ = false;
 
   std::string ready_;      // characters that wait to be pushed: a chunk, until its last character is whole
   std::string spare_;      // memory for it
@@ -368,6 +372,7 @@ void AnswerReader::close() {
   state_->deltas_.clear();
 }
 std::span<const Delta> AnswerReader::deltas() const { return state_->deltas_; }
+bool AnswerReader::fed() const { return state_->any_fed_; }
 bool AnswerReader::finished() const { return state_->finished_ && !state_->closed_; }
 bool AnswerReader::closed() const { return state_->closed_; }
 AnswerEnd AnswerReader::end() const {

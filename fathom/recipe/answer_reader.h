@@ -51,6 +51,8 @@ class AnswerReader {
 
   /// What the last call completed; valid until the next.
   std::span<const Delta> deltas() const;
+  /// Something has come that did not have to wait for its rest.
+  bool fed() const;
   /// By finish or by a stop sequence: then the caller stops generating.
   bool finished() const;
   bool closed() const;

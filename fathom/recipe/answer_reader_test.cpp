@@ -275,6 +275,22 @@ TEST(AnswerReaderTest, LogprobsStandAtTheDeltaThatHasTheirText) {
   EXPECT_EQ(ids_of(reader.deltas()[1]), bytes("c"));
 }
 
+// Found by comparing with deepseek-recipe: docs/recipe-findings.md, answers, log-probabilities.
+TEST(AnswerReaderTest, StrictGivesAGroupWithSomeLogprobsNone) {
+  const auto ids = bytes("\U0001F98A");
+  ASSERT_GT(ids.size(), 1u);
+  const std::vector<int32_t> first(ids.begin(), ids.begin() + 1), rest(ids.begin() + 1, ids.end());
+  for (bool first_has_them : {true, false}) {
+    AnswerReader reader(thinking(Policy::strict), &tokenizer(), 1);
+    ASSERT_TRUE(reader.tokens(first, first_has_them ? logprobs(first) : logprobs({})).ok());
+    EXPECT_FALSE(reader.fed());
+    ASSERT_TRUE(reader.tokens(rest, first_has_them ? logprobs({}) : logprobs(rest)).ok());
+    EXPECT_TRUE(reader.fed());
+    ASSERT_EQ(reader.deltas().size(), 1u);
+    EXPECT_EQ(ids_of(reader.deltas()[0]), std::vector<int32_t>{});
+  }
+}
+
 TEST(AnswerReaderTest, CallIdsCountTellEmptyThinkingAndDifferBySeed) {
   const std::string text = "<｜DSML｜ calls><｜DSML｜ invoke name=\"f\"></｜DSML｜ invoke><｜DSML｜ invoke name=\"f\">";
   const auto ids = [&](const Parsing& parsing, const std::string& before, uint64_t seed) {

@@ -66,8 +66,10 @@ Result<void> AnswerStream::text(std::string_view content, int64_t token_count, W
 
 Result<void> AnswerStream::tokens(std::span<const int32_t> ids, std::span<const TokenLogprob> logprobs,
                                   WireEvents& out) {
-  if (state_->open()) state_->start({}, out);
-  return state_->write(state_->reader.tokens(ids, logprobs), out);
+  const bool open = state_->open();
+  Result<void> fed = state_->reader.tokens(ids, logprobs);
+  if (open && (!fed || state_->reader.fed())) state_->start({}, out);
+  return state_->write(std::move(fed), out);
 }
 
 Result<void> AnswerStream::finish(BackendFinish reason, WireEvents& out) {

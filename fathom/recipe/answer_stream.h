@@ -39,7 +39,7 @@ class AnswerStream {
   /// changes the counts of the prompt.
   Result<void> ready(const PromptUsage& prompt, std::optional<std::string_view> system_fingerprint, WireEvents& out);
   Result<void> text(std::string_view content, int64_t token_count, WireEvents& out);
-  /// `logprobs`: empty, or one for each id.
+  /// `logprobs`: empty, or one for each id. A stream begins with the first whole character of its tokens.
   Result<void> tokens(std::span<const int32_t> ids, std::span<const TokenLogprob> logprobs, WireEvents& out);
   Result<void> finish(BackendFinish reason, WireEvents& out);
   /// The end of the input: finishes as `stop` if nothing did before; nothing when it has finished already.

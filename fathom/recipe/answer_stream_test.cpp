@@ -79,6 +79,23 @@ TEST(AnswerStreamHeader, TheExampleStreamsAnAnswer) {
   EXPECT_NE(sent.find(R"("prompt_tokens":12)"), std::string::npos) << sent;
 }
 
+// Found by comparing with deepseek-recipe: docs/recipe-findings.md, answers, granularity.
+TEST(AnswerStream, TokensBeginItWithTheirFirstWholeCharacter) {
+  for (Policy policy : {Policy::lenient, Policy::strict}) {
+    const CodecRequest request = request_of(Api::chat_completions, policy);
+    AnswerStream stream(make_writer(request, {"ID", "m", 0}, nullptr), request.converted.parsing,
+                        &miniature_tokenizer(), 1);
+    const std::vector<int32_t> bytes = miniature_tokenizer().encode("\U0001F98A");
+    ASSERT_GT(bytes.size(), 1u);  // a character of several tokens
+    WireEvents out;
+    ASSERT_TRUE(stream.tokens({}, {}, out).ok());
+    ASSERT_TRUE(stream.tokens(std::span(bytes).first(1), {}, out).ok());
+    EXPECT_TRUE(out.events.empty()) << out.text;
+    ASSERT_TRUE(stream.tokens(std::span(bytes).subspan(1), {}, out).ok());
+    EXPECT_EQ(out.events.size(), 2u) << out.text;
+  }
+}
+
 TEST(AnswerStream, AFailureIsTheLastEventAndNoNormalEnd) {
   const Error error{ErrorCode::failed, "the device was lost", "", ""};
   for (const Policy policy : {Policy::lenient, Policy::strict}) {

@@ -4,7 +4,6 @@
 #include <unordered_map>
 
 #include "fathom/recipe/prompt_parts.h"
-#include "fathom/recipe/python_json.h"
 #include "fathom/recipe/tool_markup.h"
 
 namespace fathom::recipe {
@@ -81,7 +80,7 @@ void write_tools_and_format(PromptWriter& writer, const Conversation& conversati
     writer.text(fixed::json_object_format(writer.version()));
   } else if (conversation.format.kind == ResponseFormat::Kind::json_schema) {
     writer.text(fixed::kJsonSchemaFormat);
-    append_python_json(writer.out(), conversation.format.schema);
+    writer.json(conversation.format.schema);
   }
 }
 

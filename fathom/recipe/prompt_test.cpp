@@ -98,6 +98,21 @@ TEST(Prompt, ArgumentsThatAreNoObjectAreOneParameter) {
       std::string::npos);
 }
 
+// Found by comparing with deepseek-recipe: docs/recipe-findings.md, prompt.
+TEST(Prompt, SmallNumbersAreSpeltAsTheVersionSpellsThem) {
+  Conversation talk;
+  talk.tools = tool_f();
+  talk.tools[0].parameters = *parse_json(R"({"x":[1e-5,3e-7,1e16,1e-4]})", "");
+  talk.messages = {user("u"), assistant("", "", std::vector<ToolCall>{{"1", "f", R"({"n":3e-7,"m":[0.00001]})"}})};
+  const std::string v4 = text_of(talk, ModelVersion::v4), v41 = text_of(talk, ModelVersion::v41);
+  for (const char* spelt : {R"("x": [0.00001, 3e-7, 1e+16, 0.0001])", R"(false">3e-7<)", R"(false">[0.00001]<)"}) {
+    EXPECT_NE(v4.find(spelt), v4.npos) << spelt << "\n" << v4;
+  }
+  for (const char* spelt : {R"("x": [1e-05, 3e-07, 1e+16, 0.0001])", R"(false">3e-07<)", R"(false">[1e-05]<)"}) {
+    EXPECT_NE(v41.find(spelt), v41.npos) << spelt << "\n" << v41;
+  }
+}
+
 TEST(Prompt, ARequiredCallIsOpened) {
   Conversation talk;
   talk.thinking = false;

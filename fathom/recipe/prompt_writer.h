@@ -7,6 +7,7 @@
 
 #include "fathom/recipe/fixed_texts.h"
 #include "fathom/recipe/prompt.h"
+#include "fathom/recipe/python_json.h"
 
 namespace fathom::recipe {
 
@@ -22,6 +23,10 @@ class PromptWriter {
   /// For what appends to a string: plain text.
   std::string& out() { return prompt_.text; }
   void text(std::string_view text) { prompt_.text += text; }
+  /// Small numbers of schemas and arguments: V4 has 0.00001 and 1e-7, V4.1 has 1e-05 and 1e-07.
+  void json(const Json& value) {
+    version_ == ModelVersion::v4 ? append_spaced_json(prompt_.text, value) : append_python_json(prompt_.text, value);
+  }
 
   void token(SpecialToken token) {
     const std::string& spelling = spellings_[token];

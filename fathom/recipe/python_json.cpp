@@ -60,7 +60,7 @@ void append_double(std::string& out, double value, const Form& form) {
   out += text.substr(exponent + (form.exponent_digits == 1 && text[exponent] == '0'));
 }
 
-void append_number(std::string& out, const std::string& text, const Form& form) {
+void append_spelt_number(std::string& out, const std::string& text, const Form& form) {
   const char* const end = text.data() + text.size();
   int64_t integer = 0;
   uint64_t large = 0;
@@ -83,7 +83,7 @@ void append(std::string& out, const Json& value, const Form& form) {
   switch (value.kind) {
     case Json::Kind::null: out += "null"; return;
     case Json::Kind::boolean: out += value.boolean ? "true" : "false"; return;
-    case Json::Kind::number: append_number(out, value.text, form); return;
+    case Json::Kind::number: append_spelt_number(out, value.text, form); return;
     case Json::Kind::string: append_json_string(out, value.text); return;
     case Json::Kind::array: {
       out += '[';

@@ -37,7 +37,7 @@ void write_arguments(PromptWriter& writer, const std::string& arguments) {
       if (value.is_string()) {
         writer.text(value.text);
       } else {
-        append_python_json(writer.out(), value);
+        writer.json(value);
       }
     });
   }
@@ -92,7 +92,7 @@ void write_tool_lines(PromptWriter& writer, const std::vector<ToolDefinition>& t
     out += ", \"description\": ";
     append_json_string(out, tool.description ? std::string_view(*tool.description) : std::string_view());
     out += ", \"parameters\": ";
-    append_python_json(out, tool.parameters);
+    writer.json(tool.parameters);
     out += '}';
   }
 }

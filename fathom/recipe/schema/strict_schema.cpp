@@ -24,7 +24,7 @@ bool among(const std::string_view (&words)[N], std::string_view word) {
 template <size_t N>
 std::string listed(const std::string_view (&words)[N]) {
   std::string out;
-  for (const std::string_view word : words) out += (out.empty() ? "" : ", ") + std::string(word);
+  for (const std::string_view word : words) out += (out.empty() ? "`" : ", `") + std::string(word) + "`";
   return out;
 }
 
@@ -107,8 +107,9 @@ class Normaliser {
       if (name == "object") return object(schema, std::move(out), root);
       if (name == "array") return array(schema, std::move(out));
       if (!among(kScalars, name)) {
-        return inside("type", unreadable("unknown `type` \"" + std::string(name) +
-                                         "\", expected one of object, array, " + listed(kScalars)));
+        return inside("type", unreadable("unknown variant `" + type->text +
+                                         "`, expected one of `object`, `string`, `number`, `integer`, `boolean`, "
+                                         "`array`, `null`"));
       }
       if (auto done = copy_text(schema, "description", out); !done) return done.error();
       if (name == "string") return string(schema, std::move(out));
@@ -142,7 +143,9 @@ class Normaliser {
   Result<Json> type_list(const Json& schema, const Json& types) const {
     for (const Json& type : types.items) {
       if (!type.is_string() || !among(kScalars, type.text)) {
-        return inside("type", unreadable("a list in `type` holds only " + listed(kScalars)));
+        return inside("type", unreadable(type.is_string() ? "field `type`: unknown variant `" + type.text +
+                                                                "`, expected one of " + listed(kScalars)
+                                                          : "a list in `type` holds only " + listed(kScalars)));
       }
     }
     Json out = Json::object();
@@ -206,10 +209,8 @@ class Normaliser {
     if (auto done = copy_text(schema, "format", out); !done) return done.error();
     if (const Json* format = given(schema, "format"); format && !among(kFormats, format->text)) {
       // These words are those of a vector (chat/strict-format).
-      std::string message = "unknown variant `" + format->text + "`, expected one of ";
-      for (const std::string_view known : kFormats) message += "`" + std::string(known) + "`, ";
-      message.resize(message.size() - 2);
-      return inside("format", unreadable(message));
+      return inside("format",
+                    unreadable("unknown variant `" + format->text + "`, expected one of " + listed(kFormats)));
     }
     if (const Json* choices = given(schema, "enum")) {
       const bool strings = choices->is_array() && std::all_of(choices->items.begin(), choices->items.end(),

@@ -45,6 +45,21 @@ TEST(StrictSchema, OnlyTheRootOfAToolMayBeEmpty) {
             "! An object with no properties is not allowed. @ /properties/a");
 }
 
+// Found by comparing with deepseek-recipe: docs/recipe-findings.md, strict schemas.
+TEST(StrictSchema, UnknownTypesAreToldWithTheWordsThatThereAre) {
+  const std::string head = "! Invalid tool parameters schema : ";
+  const auto told = [](std::string_view schema) {
+    const std::string text = normal(schema);
+    return text.substr(0, text.find(" @ "));
+  };
+  EXPECT_EQ(told(R"({"type":"x"})"), head +
+                                         "unknown variant `x`, expected one of `object`, `string`, `number`, "
+                                         "`integer`, `boolean`, `array`, `null`");
+  EXPECT_EQ(told(R"({"type":["x"]})"), head +
+                                           "field `type`: unknown variant `x`, expected one of `string`, `number`, "
+                                           "`integer`, `boolean`, `null`");
+}
+
 TEST(StrictSchema, KeepsWhatEachTypeMayHave) {
   EXPECT_EQ(
       property(R"({"format":"email","pattern":"a","type":"string","minLength":3,"enum":["x"],"description":"d"})"),

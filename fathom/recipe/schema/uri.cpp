@@ -6,7 +6,7 @@
 namespace fathom::recipe::schema {
 namespace {
 
-int hex_value(char c) {
+int value_of_hex(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   const char low = char(c | 0x20);
   return low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
@@ -49,7 +49,7 @@ bool valid_uri_reference(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '%') {
-      if (i + 2 >= text.size() || hex_value(text[i + 1]) < 0 || hex_value(text[i + 2]) < 0) return false;
+      if (i + 2 >= text.size() || value_of_hex(text[i + 1]) < 0 || value_of_hex(text[i + 2]) < 0) return false;
     } else if (c == '#') {
       if (std::exchange(fragment, true)) return false;
     } else if (c == '[' || c == ']') {
@@ -84,8 +84,8 @@ std::string resolve_uri(std::string_view base, std::string_view reference) {
 std::string decoded_pointer_token(std::string_view token) {
   std::string bytes, out;
   for (size_t i = 0; i < token.size(); ++i) {
-    if (token[i] == '%' && i + 2 < token.size() && hex_value(token[i + 1]) >= 0 && hex_value(token[i + 2]) >= 0) {
-      bytes += char(hex_value(token[i + 1]) * 16 + hex_value(token[i + 2]));
+    if (token[i] == '%' && i + 2 < token.size() && value_of_hex(token[i + 1]) >= 0 && value_of_hex(token[i + 2]) >= 0) {
+      bytes += char(value_of_hex(token[i + 1]) * 16 + value_of_hex(token[i + 2]));
       i += 2;
     } else {
       bytes += token[i];

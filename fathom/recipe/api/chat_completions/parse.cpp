@@ -88,7 +88,9 @@ ChatMessage read_message(const Field& field, Policy policy) {
     case Role::system:
     case Role::user: message.content = read_content(field["content"].required()); break;
   }
-  (void)field["name"].optional_text();  // judged, then ignored
+  if (message.role != Role::tool && message.role != Role::latest_reminder) {
+    (void)field["name"].optional_text();  // judged, then ignored
+  }
   return message;
 }
 

@@ -545,5 +545,19 @@ TEST(ChatRequest, CaseCodec15AForcedChoiceNeedsThinkingOff) {
   EXPECT_TRUE(second->parsing.starts_in_tool_calls);
 }
 
+// Found by comparing with deepseek-recipe: docs/recipe-findings.md, types.
+TEST(ChatRequest, NamesOfToolMessagesAndRemindersAreNotLookedAt) {
+  const auto body = [](const char* role) {
+    return R"({"model":"DeepSeek-V4.1-Flash","messages":[{"role":")" + std::string(role) +
+           R"(","content":"a","tool_call_id":"c","name":3}]})";
+  };
+  for (const char* role : {"tool", "latest_reminder"}) {
+    EXPECT_TRUE(ChatCompletionsRequest::parse(body(role), Policy::strict).ok()) << role;
+  }
+  for (const char* role : {"user", "system", "assistant"}) {
+    EXPECT_FALSE(ChatCompletionsRequest::parse(body(role), Policy::strict).ok()) << role;
+  }
+}
+
 }  // namespace
 }  // namespace fathom::recipe
