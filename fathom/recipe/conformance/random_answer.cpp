@@ -17,6 +17,7 @@ class Author {
       out_ += newlines() + random_text(dice_);
     if (dice_.one_in(2)) block();
     if (dice_.one_in(8)) out_ += random_text(dice_);
+    while (dice_.one_in(3)) insert();
     if (dice_.one_in(6)) cut();
     return out_;
   }
@@ -37,20 +38,32 @@ class Author {
 
   void block() {
     out_ += newlines();
-    if (!dice_.one_in(10)) out_ += v41_ ? "<｜DSML｜ calls>" : "<｜DSML｜tool_calls>";
+    if (!dice_.one_in(10)) {
+      out_ += dice_.one_in(15) ? "<｜DSML｜ toolcalls>" : v41_ ? "<｜DSML｜ calls>" : "<｜DSML｜tool_calls>";
+    }
     for (uint32_t i = dice_.below(3) + 1; i > 0; --i) call();
     if (!dice_.one_in(10)) out_ += v41_ ? "\n</｜DSML｜ calls>" : "\n</｜DSML｜tool_calls>";
   }
 
   void call() {
-    const std::string name(dice_.pick_text({"get_weather", "search", "unknown", "f\\g", ""}));
+    const std::string name(dice_.pick_text({"get_weather", "search", "unknown", "f\\g", "", "ns::get_weather",
+                                            "ns__search", "apply_patch", "apply_patch", "tool_search", "名"}));
     out_ += "\n<｜DSML｜" + separator() + "invoke ";
+    if (name == "apply_patch" && !dice_.one_in(6)) return patch();
     if (dice_.one_in(15)) out_ += "id=\"1\" ";
     if (!dice_.one_in(15)) out_ += "name=\"" + name + "\"";
     out_ += ">\n";
     for (uint32_t i = dice_.below(4); i > 0; --i) parameter();
     if (dice_.one_in(15)) out_ += R"({"city":"x"})";
     if (!dice_.one_in(20)) out_ += "</｜DSML｜" + separator() + "invoke>";
+  }
+
+  /// What the tool apply_patch takes: one text.
+  void patch() {
+    out_ += "name=\"apply_patch\">\n<｜DSML｜" + separator() + "parameter name=\"input\" string=\"true\">";
+    out_ += dice_.pick_text({"*** Begin Patch\n+\"a\\n\"\n*** End Patch", "\"\\/\b", "", "é\u2028😀"});
+    out_ += random_text(dice_);
+    out_ += "</｜DSML｜" + separator() + "parameter>\n</｜DSML｜" + separator() + "invoke>";
   }
 
   void parameter() {
@@ -70,12 +83,43 @@ class Author {
     out_ += "</｜DSML｜" + separator() + "parameter>\n";
   }
 
-  /// Ends the answer somewhere else, at a character.
-  void cut() {
-    if (out_.empty()) return;
+  /// Puts the beginnings of markers, and what looks like them, somewhere.
+  void insert() {
+    out_.insert(any_place(), dice_.pick_text({"<",
+                                              "</",
+                                              "｜",
+                                              "</thi",
+                                              "</think>",
+                                              "<think>",
+                                              "<｜DSML",
+                                              "</｜DSML｜",
+                                              "``",
+                                              "\n```",
+                                              "```json\n",
+                                              "{",
+                                              "]",
+                                              "END",
+                                              "E",
+                                              "fo",
+                                              "\n",
+                                              "\u007f",
+                                              "\u0001",
+                                              "invoke name=\"x\">",
+                                              "name=\"",
+                                              "true\">",
+                                              " string=\"false\">",
+                                              "，"}));
+  }
+
+  /// Ends the answer somewhere else.
+  void cut() { out_.resize(any_place()); }
+
+  /// Before a character.
+  size_t any_place() {
+    if (out_.empty()) return 0;
     size_t at = dice_.below(uint32_t(out_.size()));
     while (at > 0 && (uint8_t(out_[at]) & 0xC0) == 0x80) --at;
-    out_.resize(at);
+    return at;
   }
 
   Dice dice_;
