@@ -116,7 +116,7 @@ Result<void> Answering::ask(int64_t key, Question question) {
   open.key = key;
   const Sampling& sampling = question.request.sampling;
   open.end_ids = sampling.stop_ids;
-  if (!sampling.ignore_eos) open.end_ids.push_back(engine_.config().eos_token_id);
+  if (!sampling.ignore_eos || question.request.constraint) open.end_ids.push_back(engine_.config().eos_token_id);
   const auto prompt_tokens = int64_t(question.request.ids.size());
   const auto id = engine_.submit(std::move(question.request));
   if (!id) return id.error();

@@ -1,7 +1,10 @@
 #include "fathom/cli/chat_request.h"
 
+#include <algorithm>
+
 #include "fathom/base/mapped_file.h"
 #include "fathom/cli/option_value.h"
+#include "fathom/grammar/constraint_grammar.h"
 #include "fathom/recipe/schema/check_schema.h"
 
 namespace fathom::cli {
@@ -15,9 +18,10 @@ Result<Json> read_json_file(const std::string& path) {
   return parse_json(*text, path);
 }
 
-Error cannot_enforce(const std::string& what, const std::string& where) {
-  return Error{ErrorCode::usage, "this build cannot enforce " + what + " yet", where,
-               "leave it out, or describe the form in the message"};
+/// Whether the answer must keep to it: tools that may be called, none of them strict, promise nothing.
+bool is_promise(const grammar::Constraint& constraint) {
+  return constraint.kind != grammar::Constraint::Kind::tool_call ||
+         std::any_of(constraint.tools.begin(), constraint.tools.end(), [](const auto& tool) { return tool.strict; });
 }
 
 }  // namespace
@@ -130,8 +134,17 @@ Result<recipe::CodecRequest> chat_request(Json messages, const ChatFrame& frame)
   return recipe::read_request(recipe::Api::chat_completions, chat_body(std::move(messages), frame), conversion());
 }
 
+Result<void> check_constraint(const recipe::CodecRequest& request) {
+  const auto& constraint = request.converted.inference.constraint;
+  if (!constraint || !is_promise(*constraint)) return {};
+  const auto grammar = grammar::grammar_of(*constraint);
+  if (grammar) return {};
+  Error error = grammar.error();
+  error.code = ErrorCode::usage;
+  return error;
+}
+
 Result<void> check_answerable(const recipe::CodecRequest& request) {
-  using Kind = grammar::Constraint::Kind;
   for (const recipe::Message& message : request.converted.conversation.messages) {
     if (!message.images.empty()) {
       const std::string& path = message.images[0].path;
@@ -139,20 +152,23 @@ Result<void> check_answerable(const recipe::CodecRequest& request) {
                    "leave the image out"};
     }
   }
-  const auto& constraint = request.converted.inference.constraint;
-  if (!constraint) return {};
-  const std::string format = request.api == recipe::Api::responses ? "text.format" : "response_format";
-  switch (constraint->kind) {
-    case Kind::json: return cannot_enforce(constraint->text.empty() ? "JSON" : "a JSON Schema", format);
-    case Kind::regex: return cannot_enforce("a regular expression", format);
-    case Kind::ebnf: return cannot_enforce("a grammar", format);
-    case Kind::tool_call_required: return cannot_enforce("that a tool is called", "tool_choice");
-    case Kind::tool_call: break;  // the answer may call, and may not
+  const Result<void> possible = check_constraint(request);
+  if (possible) return {};
+  Error error = possible.error();
+  using Kind = grammar::Constraint::Kind;
+  const Kind kind = request.converted.inference.constraint->kind;
+  if (kind == Kind::tool_call || kind == Kind::tool_call_required) return error;  // a path in "tools"
+  const bool responses = request.api == recipe::Api::responses;
+  std::string place = responses ? "text.format" : "response_format";
+  if (kind == Kind::json) place += responses ? ".schema" : ".json_schema.schema";
+  if (kind == Kind::regex) {
+    error.where = place + ".regex";
+    return error;
   }
-  for (const grammar::CallableTool& tool : constraint->tools) {
-    if (tool.strict) return cannot_enforce("the schema of a strict tool", "tools");
-  }
-  return {};
+  const bool in_schema = kind == Kind::json && !error.where.empty() && !error.where.starts_with('#');
+  const std::string between = in_schema ? (error.where.starts_with('[') ? "" : ".") : ", ";
+  error.where = error.where.empty() ? place : place + between + error.where;
+  return error;
 }
 
 SamplingSettings settings_of(const recipe::Inference& inference) {
@@ -177,6 +193,11 @@ Result<Question> codec_question(const recipe::CodecRequest& request, const Sampl
   auto ids = recipe::encode(prompt, tokenizer);
   if (!ids) return ids.error();
   question.request.ids = std::move(*ids);
+  const auto& constraint = request.converted.inference.constraint;
+  // Calls of tools too large or too many for a grammar go unconstrained where nobody asked for more.
+  if (constraint && (is_promise(*constraint) || grammar::grammar_of(*constraint).ok())) {
+    question.request.constraint = constraint;
+  }
   question.parsing = request.converted.parsing;
   if (!sampling.stop.empty()) question.parsing.stop_sequences = sampling.stop;
   return question;

@@ -164,7 +164,7 @@ TEST_F(Files, ToolsComeInBothForms) {
   }
 }
 
-TEST_F(Files, ASchemaIsCheckedAndThenRefusedWhileItCannotBeEnforced) {
+TEST_F(Files, ASchemaAndAnExpressionBecomeAConstraint) {
   EXPECT_EQ(read_schema(file(R"({"type":5})")).error().code, ErrorCode::usage);
   EXPECT_EQ(read_regex("(").error().code, ErrorCode::usage);
   for (const auto& format : {read_schema(file(R"({"type":"object"})")), read_regex("[0-9]+")}) {
@@ -176,9 +176,7 @@ TEST_F(Files, ASchemaIsCheckedAndThenRefusedWhileItCannotBeEnforced) {
     const auto request = chat_request(messages, frame);
     ASSERT_TRUE(request.ok());
     EXPECT_TRUE(request->converted.inference.constraint.has_value());
-    const auto answerable = check_answerable(*request);
-    ASSERT_FALSE(answerable.ok());
-    EXPECT_NE(answerable.error().message.find("cannot enforce"), std::string::npos);
+    EXPECT_TRUE(check_answerable(*request).ok());
   }
 }
 
@@ -197,13 +195,21 @@ TEST(ChatRequest, BodiesThatAskForMoreThanThisBuildHasAreRefused) {
   EXPECT_EQ(refused(Api::chat_completions, chat + "}"), "");
   EXPECT_EQ(refused(Api::chat_completions, chat + tools + "}"), "");
   EXPECT_EQ(refused(Api::chat_completions, chat + tools + R"(,"tool_choice":"none"})"), "");
-  EXPECT_EQ(refused(Api::chat_completions, chat + strict + "}"), "tools");
+  const std::string object = R"({"type":"json_object"})", no = R"({"properties":{"a":{"not":{}}}})";
+  const auto format = [](const std::string& of) { return R"(,"response_format":)" + of + "}"; };
+  const auto responses = [](const std::string& of) {
+    return R"({"model":"deepseek-flash","input":"json","text":{"format":)" + of + "}}";
+  };
+  EXPECT_EQ(refused(Api::chat_completions, chat + strict + "}"), "");
   EXPECT_EQ(refused(Api::chat_completions, chat + tools + R"(,"reasoning_effort":"none","tool_choice":"required"})"),
-            "tool_choice");
-  EXPECT_EQ(refused(Api::chat_completions, chat + R"(,"response_format":{"type":"json_object"}})"), "response_format");
-  EXPECT_EQ(
-      refused(Api::responses, R"({"model":"deepseek-flash","input":"json","text":{"format":{"type":"json_object"}}})"),
-      "text.format");
+            "");
+  EXPECT_EQ(refused(Api::chat_completions, chat + format(object)), "");
+  EXPECT_EQ(refused(Api::chat_completions,
+                    chat + format(R"({"type":"json_schema","json_schema":{"name":"t","schema":)" + no + "}}")),
+            "response_format.json_schema.schema.properties.a.not");
+  EXPECT_EQ(refused(Api::responses, responses(object)), "");
+  EXPECT_EQ(refused(Api::responses, responses(R"({"type":"json_schema","name":"t","schema":)" + no + "}")),
+            "text.format.schema.properties.a.not");
   EXPECT_EQ(refused(Api::chat_completions,
                     R"({"model":"deepseek-flash","messages":[{"role":"user","content":[{"type":"image_url",)"
                     R"("image_url":{"url":"data:image/png;base64,AAAA"}}]}]})"),

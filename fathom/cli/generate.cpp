@@ -314,12 +314,12 @@ std::vector<Option> options_of(GenerateSettings& s) {
        .target = &s.tools},
       {.name = "schema",
        .value = "FILE.json",
-       .help = "with --chat: a JSON Schema for the answer; checked, then refused: this build cannot enforce it",
+       .help = "with --chat: the answer is JSON of this JSON Schema",
        .group = ask,
        .target = &s.schema},
       {.name = "regex",
        .value = "R",
-       .help = "with --chat: an expression for the answer; as --schema",
+       .help = "with --chat: the answer matches this expression, from its beginning to its end",
        .group = ask,
        .target = &s.regex},
       {.name = "request",
@@ -419,10 +419,13 @@ Result<recipe::CodecRequest> message_request(std::string_view message, const Cha
   messages.push(chat_message("user", message));
   auto request = chat_request(std::move(messages), frame);
   if (!request) return told_of(request.error(), "--chat", ErrorCode::usage, "see fathom generate --help");
-  if (auto answerable = check_answerable(*request); !answerable) {
-    Error error = answerable.error();
-    const bool regex = request->converted.conversation.format.kind == recipe::ResponseFormat::Kind::regex;
-    error.where = error.where == "tools" ? "--tools" : regex ? "--regex" : "--schema";
+  if (auto possible = check_constraint(*request); !possible) {
+    Error error = possible.error();
+    const auto kind = request->converted.inference.constraint->kind;
+    const std::string option = kind == grammar::Constraint::Kind::json    ? "--schema"
+                               : kind == grammar::Constraint::Kind::regex ? "--regex"
+                                                                          : "--tools";
+    error.where = error.where.empty() || option == "--regex" ? option : option + ", " + error.where;
     return error;
   }
   return request;

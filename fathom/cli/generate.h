@@ -31,11 +31,10 @@ struct GenerateSettings {
   EngineSettings engine;
 };
 
-/// Reads what --chat needs beside the text. Errors: usage, and what is wrong with a file; also for a constraint that
-/// this build cannot enforce.
+/// Reads what --chat needs beside the text. Errors: usage, and what is wrong with a file.
 Result<ChatFrame> chat_frame(const GenerateSettings& settings);
 
-/// The request of one user message.
+/// The request of one user message. Errors: usage; also for a constraint that cannot be enforced, by keyword and path.
 Result<recipe::CodecRequest> message_request(std::string_view message, const ChatFrame& frame);
 
 /// `generate --input`: every line of a file, answers appended to another as they finish.

@@ -215,7 +215,15 @@ Result<Engine> open_engine(const LoadedModel& model, const EngineSettings& setti
     return Error{ErrorCode::not_found, "no tokenizer.json", model.name,
                  "copy it from the published checkpoint: Engram layers hash by its vocabulary"};
   }
-  auto engine = Engine::open(model.opened.checkpoint, model.token_map, to_engine_options(settings, common));
+  EngineOptions options = to_engine_options(settings, common);
+  const ModelConfig& config = model.opened.config;
+  // A synthetic model may have fewer rows than its tokenizer has tokens: it says nothing that a constraint could hold.
+  if (model.tokenizer && model.tokenizer->size() <= config.vocab_size) {
+    auto vocabulary = grammar::Vocabulary::make(*model.tokenizer, {config.eos_token_id});
+    if (!vocabulary) return vocabulary.error();
+    options.vocabulary = std::move(*vocabulary);
+  }
+  auto engine = Engine::open(model.opened.checkpoint, model.token_map, std::move(options));
   if (!engine) return engine;
   const EngineOptions& used = engine->options();
   log(common, LogLevel::info,

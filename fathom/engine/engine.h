@@ -31,9 +31,8 @@ struct EngineOptions {
   int64_t snapshot_bytes = int64_t(16) << 20;  // of window snapshots in host memory; 0: none, hits replay a few rows
   int32_t most_blocks = 0;  // of 128 tokens for all sequences together; 0: what memory allows and they can use
   double overcommit = 0.3;  // admitted beyond what surely fits; above 0 somebody may be preempted
-  std::optional<grammar::Vocabulary> vocabulary =
-      {};                                    // of the model's tokenizer, for constraints; none: no constraints
-  grammar::CompilePoolOptions grammar = {};  // how these are compiled
+  std::optional<grammar::Vocabulary> vocabulary = {};  // of the tokenizer; none: constraints are refused
+  grammar::CompilePoolOptions grammar = {};            // how constraints are compiled
 };
 
 /// One thread at a time. Requests run in the order of submit(); several run together as far as rows, blocks and slots

@@ -125,7 +125,8 @@ class Batch(ProgramTest):
                    {"id": "shape", "url": "/v1/chat/completions", "body": {**chat, "temperature": "hot"}},
                    {"id": "context", "url": "/v1/chat/completions", "body": {**chat, "max_tokens": 9000}},
                    {"id": "form", "url": "/v1/responses", "body": {
-                       "model": model, "input": "json", "text": {"format": {"type": "json_object"}}}},
+                       "model": model, "input": "json", "text": {"format": {
+                           "type": "json_schema", "name": "t", "schema": {"type": "object", "if": {}}}}}},
                    {"id": "image", "url": "/v1/messages", "body": {
                        "model": model, "messages": [{"role": "user", "content": [picture]}]}},
                    {"id": "body", "url": "/v1/messages"}, {"id": "url", "body": chat},
@@ -140,8 +141,8 @@ class Batch(ProgramTest):
             "param": "model", "code": kind})
         self.assertEqual((errors["shape"]["param"], errors["shape"]["code"]), ("temperature", kind))
         self.assertEqual(errors["context"]["code"], "context_length_exceeded")
-        self.assertIn("cannot enforce JSON", errors["form"]["message"])
-        self.assertEqual(errors["form"]["param"], "text.format")
+        self.assertIn("if", errors["form"]["message"])
+        self.assertEqual(errors["form"]["param"], "text.format.schema.if")
         self.assertEqual(set(errors["image"]), {"type", "message"})
         self.assertIn("images", errors["image"]["message"])
         self.assertIn("line 6", errors["body"]["where"])
