@@ -96,6 +96,23 @@ TEST(AnswerStream, TokensBeginItWithTheirFirstWholeCharacter) {
   }
 }
 
+// Found by comparing with deepseek-recipe: docs/recipe-findings.md, answers, Responses.
+TEST(AnswerStream, ApplyPatchIsCustomWhenASearchFoundItSo) {
+  for (const std::string model : {"DeepSeek-V4.1-Flash", "DeepSeek-V4-Pro"}) {
+    const std::string body = R"({"model":")" + model +
+                             R"(","tools":[{"type":"function","name":"g"}],"input":[)"
+                             R"({"type":"tool_search_call","call_id":"a","arguments":{}},)"
+                             R"({"type":"tool_search_output","call_id":"a","tools":[)"
+                             R"({"type":"custom","name":"apply_patch"}]},{"role":"user","content":"u"}]})";
+    const CodecRequest request = read_request(Api::responses, std::string_view(body), {}).value();
+    AnswerStream stream = stream_of(request);
+    WireEvents out;
+    ASSERT_TRUE(stream.text("</think><｜DSML｜ calls>\n<｜DSML｜ invoke name=\"apply_patch\">\n", 1, out).ok());
+    const bool custom = out.text.find(R"("type":"custom_tool_call")") != out.text.npos;
+    EXPECT_EQ(custom, model == "DeepSeek-V4.1-Flash") << out.text;  // V4 does not have the search at all
+  }
+}
+
 TEST(AnswerStream, AFailureIsTheLastEventAndNoNormalEnd) {
   const Error error{ErrorCode::failed, "the device was lost", "", ""};
   for (const Policy policy : {Policy::lenient, Policy::strict}) {

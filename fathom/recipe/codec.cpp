@@ -35,6 +35,7 @@ ResponsesForm responses_form(const CodecRequest& request, AnswerIdentity identit
   form.identity = std::move(identity);
   form.echo = request.echo;
   form.namespaces = request.namespaces;
+  form.found_patch = request.converted.found_patch;
   form.tokenizer = tokenizer;
   form.policy = request.converted.parsing.policy;
   return form;

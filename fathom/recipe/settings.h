@@ -75,6 +75,7 @@ struct ConvertedRequest {
   Parsing parsing;
   ModelVersion version = ModelVersion::v41;
   bool stream = false;
+  bool found_patch = false;  // Responses, V4.1: a tool search found the custom tool apply_patch
 };
 
 /// The number of tokens to generate at most. `prompt_tokens` counts every image in full.

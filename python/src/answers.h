@@ -22,6 +22,7 @@ struct AnswerForm {
   std::string signature;            // Messages
   recipe::ResponsesEcho echo;       // Responses
   recipe::NamespaceMap namespaces;  // Responses
+  bool found_patch = false;         // Responses
   recipe::Policy policy = recipe::Policy::lenient;
   std::shared_ptr<const Tokenizer> tokenizer;  // of log-probabilities; outlives writers and bodies with the form
 };

@@ -28,6 +28,7 @@ recipe::ResponsesForm responses_form(const AnswerForm& form, recipe::AnswerIdent
   out.identity = std::move(identity);
   out.echo = form.echo;
   out.namespaces = form.namespaces;
+  out.found_patch = form.found_patch;
   out.tokenizer = form.tokenizer.get();
   out.policy = form.policy;
   return out;

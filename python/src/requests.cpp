@@ -87,6 +87,7 @@ Generator<kApi> generator(const PyConverted& request, std::string id, std::strin
   form.api = kApi;
   form.identity = {std::move(id), std::move(model), now()};
   form.thinking = request.request.conversation.thinking;
+  form.found_patch = request.request.found_patch;
   form.starts_in_content = request.request.parsing.stage == recipe::ThinkingStage::content_continuation;
   form.stream = request.request.stream;
   form.include_usage = request.include_usage;

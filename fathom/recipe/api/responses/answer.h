@@ -16,6 +16,7 @@ struct ResponsesForm {
   AnswerIdentity identity;
   ResponsesEcho echo;                    // settings that the response object repeats; of no request: the defaults
   NamespaceMap namespaces;               // splits function names
+  bool found_patch = false;              // apply_patch is a custom tool although the echo does not have it
   const Tokenizer* tokenizer = nullptr;  // names tokens in logprobs; must outlive the writer; needed when there are any
   Policy policy = Policy::lenient;  // how numbers in echoed schemas and tool_search arguments are spelt; keep_alive
 };

@@ -63,7 +63,7 @@ std::string_view ResponsesOutput::name_of(Status status) {
 
 ResponsesOutput::ResponsesOutput(ResponsesForm form)
     : form_(std::move(form)),
-      patch_declared_(declares(form_.echo.tools, "custom", "name", "apply_patch")),
+      patch_declared_(form_.found_patch || declares(form_.echo.tools, "custom", "name", "apply_patch")),
       search_declared_(declares(form_.echo.tools, "tool_search", "execution", "client")) {
   const ResponsesEcho& echo = form_.echo;
   head_ = R"({"id":)";

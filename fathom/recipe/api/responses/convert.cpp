@@ -95,6 +95,15 @@ Result<void> check_json_word(const Conversation& conversation) {
       "input");
 }
 
+// A tool search found a custom tool (apply_patch: no other is accepted).
+bool finds_patch(const ResponsesRequestBody& body) {
+  const auto* items = std::get_if<std::vector<Item>>(&body.input);
+  return items != nullptr && std::any_of(items->begin(), items->end(), [](const Item& item) {
+           return std::any_of(item.tools.begin(), item.tools.end(),
+                              [](const Tool& tool) { return tool.kind == Tool::Kind::custom; });
+         });
+}
+
 Result<void> convert_conversation(ResponsesRequestBody& body, const ConversionOptions& options, ModelVersion version,
                                   Conversation& conversation) {
   auto* items = std::get_if<std::vector<Item>>(&body.input);
@@ -167,6 +176,7 @@ Result<ConvertedRequest> ResponsesRequest::convert(const ConversionOptions& opti
   const auto version = resolve_model(body.model, options);
   if (!version) return version.error();
   request.version = *version;
+  request.found_patch = *version == ModelVersion::v41 && responses::finds_patch(body);
   request.stream = body.stream;
 
   Conversation& conversation = request.conversation;
