@@ -25,9 +25,9 @@ class ThreadPool {
 
   int threads() const { return int(workers_.size()) + 1; }
 
-  /// Calls body(begin, end, thread) for disjoint pieces of [0, count), at most `grain` long, until all are done. A thread
-  /// begins with its equal part, whatever the grain, then helps others: results must not depend on who runs a piece.
-  /// Without more than one piece the caller runs it alone and wakes nobody. Allocates nothing.
+  /// Calls body(begin, end, thread) for disjoint pieces of [0, count), at most `grain` long, until all are done. A
+  /// thread begins with its equal part, whatever the grain, then helps others: results must not depend on who runs a
+  /// piece. Without more than one piece the caller runs it alone and wakes nobody. Allocates nothing.
   template <class Body>
   void run(int64_t count, int64_t grain, Body&& body) {
     using Plain = std::remove_reference_t<Body>;

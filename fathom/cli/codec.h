@@ -19,7 +19,7 @@ struct CodecSettings {
   bool stream = false;             // parse: events instead of the body
   int64_t chunk = 0;               // parse: bytes or ids fed at once; 0: all
   bool all = false;                // check: every row that differs
-  std::string expectations;      // check: what a policy expects otherwise
+  std::string expectations;        // check: what a policy expects otherwise
   int64_t count = 1000, seed = 1;  // fuzz
   bool print_inputs = false;       // fuzz: show what would be tried
 

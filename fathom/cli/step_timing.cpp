@@ -175,8 +175,7 @@ StepBench& StepBench::operator=(StepBench&&) noexcept = default;
 StepBench::~StepBench() = default;
 
 Result<StepBench> StepBench::open(const LoadedModel& loaded, const Common& common, const Numerics& numerics,
-                                  int64_t context, int64_t sequences, int64_t step_rows,
-                                  bool per_operation) {
+                                  int64_t context, int64_t sequences, int64_t step_rows, bool per_operation) {
   if (const int64_t most = loaded.opened.config.max_position_embeddings; context > most) {
     return Error{ErrorCode::usage,
                  "context of " + with_commas(context) + " tokens exceeds the model's " + with_commas(most),

@@ -27,7 +27,8 @@ struct StepTimes {
   int64_t tokens = 0;            // a repeat: prompt tokens, or tokens that came out of all steps
   double seconds_all = 0;        // median over the repeats of the time in which `tokens` came
   double accepted_per_step = 0;  // drafts, a sequence
-  // Of the operations that ran, the largest first: per prompt or step, medians over the repeats. Empty unless asked for.
+  // Of the operations that ran, the largest first: per prompt or step, medians over the repeats. Empty unless asked
+  // for.
   std::vector<OperationTime> operations;
 };
 

@@ -50,7 +50,7 @@ struct SchedulerLimits {
 };
 
 /// What steps cost, as far as it was measured; decode protection divides by it.
-struct StepCost {
+struct PieceCost {
   double decode_seconds = 0;      // of a step without prompt rows
   double prompt_row_seconds = 0;  // of each prompt row more; 0: not known, nothing is held back
 };
@@ -112,7 +112,7 @@ class Scheduler {
   std::span<const SnapshotWish> snapshot_wishes() const { return wishes_; }
   void put_snapshot(const SnapshotWish& wish, const std::function<void(std::span<uint8_t>)>& fill);
 
-  void set_cost(StepCost cost) { cost_ = cost; }
+  void set_cost(PieceCost cost) { cost_ = cost; }
 
   /// Null when there is none; stays at its address until it finishes or is cancelled.
   Sequence* find(SequenceId id);
@@ -173,7 +173,7 @@ class Scheduler {
   SchedulerLimits limits_;
   CachePools pools_;
   SnapshotStore snapshots_;
-  StepCost cost_;
+  PieceCost cost_;
   std::unordered_map<SequenceId, Sequence> sequences_;  // waiting and running
   WaitingQueue waiting_;
   std::vector<SequenceId> running_;  // in order of admission

@@ -84,7 +84,7 @@ class StepLoop {
   Clock::time_point opened_ = Clock::now();
   LoopOptions options_;
   Scheduler scheduler_;
-  StepCost cost_;
+  PieceCost cost_;
   std::unordered_map<std::string, uint32_t> tenants_;
   Runner runner_;
   std::unique_ptr<grammar::CompilePool> compile_pool_;  // once somebody asks for it
