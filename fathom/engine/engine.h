@@ -26,11 +26,11 @@ struct EngineOptions {
   int drafts = -1;                                      // verified drafts a round; -1: the model's whole block
   Verification verification = Verification::rejection;  // of requests that do not say
   std::vector<int32_t> token_blacklist = {};            // tokens that no request may draw
-  int64_t memory_limit_bytes = 0;              // 0: none; cache and scratch must stay below (weights are mapped)
-  bool prefix_cache = true;                    // prompts find what earlier ones have computed
-  int64_t snapshot_bytes = int64_t(16) << 20;  // of window snapshots in host memory; 0: none, hits replay a few rows
-  int32_t most_blocks = 0;  // of 128 tokens for all sequences together; 0: what memory allows and they can use
-  double overcommit = 0.3;  // admitted beyond what surely fits; above 0 somebody may be preempted
+  int64_t memory_limit_bytes = 0;  // 0: none; cache and scratch must stay below (weights are mapped)
+  bool prefix_cache = true;        // prompts find what earlier ones have computed
+  int64_t snapshot_bytes = 0;      // of window snapshots in host memory; 0: none, a hit replays a few rows
+  int32_t most_blocks = 0;         // of 128 tokens for all sequences together; 0: what memory allows and they can use
+  double overcommit = 0.3;         // admitted beyond what surely fits; above 0 somebody may be preempted
   std::optional<grammar::Vocabulary> vocabulary = {};  // of the tokenizer; none: constraints are refused
   grammar::CompilePoolOptions grammar = {};            // how constraints are compiled
 };

@@ -45,6 +45,8 @@ TEST(Soak, MemTwoLongRunsDoNotGrow) {
   const Load load = full ? Load{10000, 200, 4000, 300} : Load{400, 20, 300, 30};
   EngineOptions options;
   options.context = load.longest + load.most_output;
+  // The prefix cache keeps what it can until it is full, on purpose: made small, it is full before the first look.
+  options.most_blocks = full ? 400 : 40;
   Engine engine = open_engine(options);
 
   int submitted = 0, refused = 0, cancelled = 0, finished = 0;
