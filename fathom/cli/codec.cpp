@@ -112,13 +112,8 @@ Result<int> run_request(const CodecSettings& s, const Common& common) {
   return show(out + "\n");
 }
 
-/// Without --request: a Chat request with thinking on and any tool.
-Result<recipe::CodecRequest> answered_request(const CodecSettings& s, const recipe::ConversionOptions& options) {
-  if (!s.request.empty()) {
-    const auto body = read_text_input(s.request);
-    if (!body) return body.error();
-    return recipe::read_request(*recipe::api_of(s.api), std::string_view(*body), options);
-  }
+/// What an answer without --request belongs to: thinking on and any tool.
+recipe::CodecRequest any_request(const CodecSettings& s, const recipe::ConversionOptions& options) {
   recipe::CodecRequest request;
   request.api = *recipe::api_of(s.api);
   request.model = options.models.back().first;
@@ -167,8 +162,14 @@ Result<int> run_parse(const CodecSettings& s, const Common& common) {
   const auto text = read_input(s);
   if (!text) return text.error();
   const recipe::ConversionOptions options = s.options();
-  const auto request = answered_request(s, options);
-  if (!request) return request.error();
+  Result<recipe::CodecRequest> request = any_request(s, options);
+  if (!s.request.empty()) {
+    const auto body = read_text_input(s.request);
+    if (!body) return body.error();
+    const Api api = *recipe::api_of(s.api);
+    request = recipe::read_request(api, std::string_view(*body), options);
+    if (!request) return refuse(request.error(), api, options);
+  }
   std::optional<Tokenizer> tokenizer;
   if (s.ids) {
     auto loaded = load_tokenizer(s.tokenizer, common);

@@ -160,7 +160,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   }
   loop.prefix_cache = options.prefix_cache;
   loop.prefix.model = checkpoint.path_of("config.json");
-  loop.prefix.numerics = options.backend;
+  loop.prefix.numerics = options.numerics.name + std::string("/") + options.backend;
   loop.replay = options.replay;
   loop.drafts = options.drafts;
   loop.eos_id = config.eos_token_id;

@@ -32,8 +32,8 @@ int64_t Scheduler::prompt_budget(double now) const {
   if (!decoding || tightest == 0 || cost_.prompt_row_seconds <= 0) return limits_.step_rows;
   const double rows = (tightest - cost_.decode_seconds) / cost_.prompt_row_seconds;
   // Whoever has waited too long gets a piece all the same.
-  const auto oldest = waiting_.oldest();
-  const bool overdue = oldest && now - *oldest > limits_.queue.patience_seconds;
+  const auto due = waiting_.earliest_due();
+  const bool overdue = due && now > *due;
   const int64_t least = std::min<int64_t>(limits_.step_rows, overdue ? kBlockTokens : 1);
   return std::clamp(int64_t(std::max(0.0, std::floor(rows))), least, limits_.step_rows);
 }
@@ -90,6 +90,7 @@ bool Scheduler::room_for(const Sequence& sequence) const {
 }
 
 void Scheduler::admit(double now, int64_t& budget) {
+  if (budget == 0 || waiting_.empty() || int(running_.size()) >= limits_.sequences) return;
   const auto ids = waiting_.order(now);
   order_.assign(ids.begin(), ids.end());
   for (const SequenceId id : order_) {
@@ -112,6 +113,7 @@ void Scheduler::admit(double now, int64_t& budget) {
 
 void Scheduler::begin(Sequence& sequence) {
   waiting_.remove(sequence.id);
+  sequence.admission = counts_.admitted;
   running_.push_back(sequence.id);
   promised_blocks_ += blocks_needed(sequence);
   ++counts_.admitted;

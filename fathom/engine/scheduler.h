@@ -120,7 +120,6 @@ class Scheduler {
   size_t waiting() const { return waiting_.size(); }
   size_t running() const { return running_.size(); }
   std::span<const SequenceId> running_ids() const { return running_; }
-  std::optional<double> oldest_waiting() const { return waiting_.oldest(); }
   const SchedulerLimits& limits() const { return limits_; }
   const SchedulerCounts& counts() const { return counts_; }
   CachePools& pools() { return pools_; }

@@ -51,6 +51,7 @@ struct Sequence {
   std::vector<int32_t> proposed;  // drafts for the positions behind `ids`, to be verified in the next step
   SequenceCache cache;
 
+  int64_t admission = 0;  // its place in the order of admissions
   int preemptions = 0;
   int64_t hit_tokens = 0, replayed_tokens = 0;  // of all its admissions
 

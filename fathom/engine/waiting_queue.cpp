@@ -74,9 +74,12 @@ const Waiting* WaitingQueue::find(SequenceId id) const {
   return at == entries_.end() ? nullptr : &at->second.waiting;
 }
 
-std::optional<double> WaitingQueue::oldest() const {
+std::optional<double> WaitingQueue::earliest_due() const {
   std::optional<double> out;
-  for (const auto& [id, entry] : entries_) out = std::min(out.value_or(entry.place.arrived), entry.place.arrived);
+  for (const auto& [key, lane] : lanes_) {
+    const double due = lane.places.begin()->due;
+    out = std::min(out.value_or(due), due);
+  }
   return out;
 }
 

@@ -55,8 +55,8 @@ class WaitingQueue {
   const Waiting* find(SequenceId id) const;
   size_t size() const { return entries_.size(); }
   bool empty() const { return entries_.empty(); }
-  /// Arrival of the one that waits longest; nothing when empty. Linear in lanes.
-  std::optional<double> oldest() const;
+  /// When the first one is due, or was; nothing when empty. Linear in lanes.
+  std::optional<double> earliest_due() const;
   const QueuePolicy& policy() const { return policy_; }
 
  private:

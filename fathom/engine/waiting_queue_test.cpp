@@ -97,7 +97,9 @@ TEST(WaitingQueue, LooksOnlySoFarAhead) {
   for (SequenceId id = 0; id < 1000; ++id) queue.push(one(id));
   EXPECT_EQ(queue.order(0).size(), 64u);
   EXPECT_EQ(queue.size(), 1000u);
-  EXPECT_EQ(queue.oldest(), 0.0);
+  EXPECT_EQ(queue.earliest_due(), 0.5);
+  queue.push({1000, 0, 0, 0.0, 0.25, 1});
+  EXPECT_EQ(queue.earliest_due(), 0.25);
 }
 
 TEST(WaitingQueue, RandomTrafficIsServedWhollyAndWithoutStarving) {
