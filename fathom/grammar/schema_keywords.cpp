@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "fathom/base/json_pointer.h"
 #include "fathom/grammar/number_range.h"
 
 namespace fathom::grammar {
@@ -67,30 +68,6 @@ bool says_nothing(std::string_view keyword, const Json& value) {
     return value.is_object() && value.fields.empty();
   }
   return false;
-}
-
-std::string decoded(std::string_view step) {
-  std::string out;
-  const auto digit = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
-  };
-  std::string bytes;
-  for (size_t i = 0; i < step.size(); ++i) {
-    if (step[i] == '%' && i + 2 < step.size() && digit(step[i + 1]) >= 0 && digit(step[i + 2]) >= 0) {
-      bytes += char(digit(step[i + 1]) * 16 + digit(step[i + 2]));
-      i += 2;
-    } else {
-      bytes += step[i];
-    }
-  }
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    if (bytes[i] == '~' && i + 1 < bytes.size() && (bytes[i + 1] == '0' || bytes[i + 1] == '1')) {
-      out += bytes[++i] == '0' ? '~' : '/';
-    } else {
-      out += bytes[i];
-    }
-  }
-  return out;
 }
 
 const char* type_of(const Json& value) {
@@ -188,7 +165,7 @@ const Json* resolve(const Json& root, std::string_view reference) {
   while (at && !reference.empty()) {
     if (reference[0] != '/') return nullptr;
     const size_t end = std::min(reference.find('/', 1), reference.size());
-    const std::string step = decoded(reference.substr(1, end - 1));
+    const std::string step = key_of_step(percent_decoded(reference.substr(1, end - 1)));
     reference.remove_prefix(end);
     if (at->is_array()) {
       size_t index = 0;

@@ -45,8 +45,10 @@ Result<Json> observe(const Json& row, const RowCheck& check);
 /// observe() against `expect`. Errors: bad_input as above.
 Result<RowVerdict> check_row(const Json& row, const RowCheck& check);
 
-/// The tokenizer that rows call "v41-derived", from the text of "v4" (vectors/recipe/README.md): three added tokens are
-/// spelt otherwise. Errors: those of Tokenizer::parse.
+/// The tokenizer.json that rows call "v41-derived", from the text of "v4" (vectors/recipe/README.md): three added
+/// tokens are spelt otherwise. Errors: those of parse_json.
+Result<std::string> derive_v41_json(std::string_view v4_json);
+/// The same, opened. Errors: those of Tokenizer::parse.
 Result<Tokenizer> derive_v41_tokenizer(std::string_view v4_json);
 
 /// Where a policy expects something else than the rows say: changes to `expect`, by file ("streams") and row.

@@ -56,7 +56,7 @@ std::string_view Expectations::rule(std::string_view file, std::string_view row)
   return found == changes_.end() ? std::string_view() : found->second.rule;
 }
 
-Result<Tokenizer> derive_v41_tokenizer(std::string_view v4_json) {
+Result<std::string> derive_v41_json(std::string_view v4_json) {
   auto tree = parse_json(v4_json, "tokenizer.json");
   if (!tree) return tree.error();
   const std::map<int64_t, const char*> replaced = {
@@ -69,7 +69,13 @@ Result<Tokenizer> derive_v41_tokenizer(std::string_view v4_json) {
       if (spelling != replaced.end()) token.set("content", Json::of(spelling->second));
     }
   }
-  return Tokenizer::parse(to_string(*tree), "the derived tokenizer");
+  return to_string(*tree);
+}
+
+Result<Tokenizer> derive_v41_tokenizer(std::string_view v4_json) {
+  const auto derived = derive_v41_json(v4_json);
+  if (!derived) return derived.error();
+  return Tokenizer::parse(*derived, "the derived tokenizer");
 }
 
 }  // namespace fathom::recipe

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fathom/base/json_pointer.h"
+
 namespace fathom::recipe {
 namespace {
 
@@ -17,12 +19,6 @@ std::string excerpt(std::string_view text, size_t at) {
   const size_t begin = character_start(text, at > kBefore ? at - kBefore : 0);
   const size_t end = character_start(text, std::min(text.size(), begin + kShown));
   return (begin > 0 ? "…" : "") + std::string(text.substr(begin, end - begin)) + (end < text.size() ? "…" : "");
-}
-
-std::string escaped(std::string_view key) {
-  std::string out;
-  for (char c : key) c == '~' ? out += "~0" : c == '/' ? out += "~1" : out += c;
-  return out;
 }
 
 JsonDifference difference(std::string pointer, const Json* expected, const Json* found) {
@@ -55,12 +51,12 @@ std::optional<JsonDifference> compare(const Json& a, const Json& b, KeyOrder ord
     case Json::Kind::object:
       for (const auto& [key, value] : a.fields) {
         const Json* other = b.find(key);
-        const std::string at = pointer + "/" + escaped(key);
+        const std::string at = pointer + "/" + pointer_step(key);
         if (other == nullptr) return difference(at, &value, nullptr);
         if (auto found = compare(value, *other, order, at)) return found;
       }
       for (const auto& [key, value] : b.fields) {
-        if (a.find(key) == nullptr) return difference(pointer + "/" + escaped(key), nullptr, &value);
+        if (a.find(key) == nullptr) return difference(pointer + "/" + pointer_step(key), nullptr, &value);
       }
       if (order == KeyOrder::matters) {
         const auto same_key = [](const auto& x, const auto& y) { return x.first == y.first; };
@@ -82,7 +78,7 @@ void collect(const Json& from, const Json& to, const std::string& pointer, std::
   if (from == to) return;
   if (from.is_object() && to.is_object() && same_keys(from, to)) {
     for (size_t i = 0; i < from.fields.size(); ++i) {
-      collect(from.fields[i].second, to.fields[i].second, pointer + "/" + escaped(from.fields[i].first), out);
+      collect(from.fields[i].second, to.fields[i].second, pointer + "/" + pointer_step(from.fields[i].first), out);
     }
   } else if (from.is_array() && to.is_array() && from.items.size() == to.items.size()) {
     for (size_t i = 0; i < from.items.size(); ++i) {
@@ -93,23 +89,12 @@ void collect(const Json& from, const Json& to, const std::string& pointer, std::
   }
 }
 
-std::string unescaped(std::string_view part) {
-  std::string out;
-  for (size_t i = 0; i < part.size(); ++i) {
-    if (part[i] == '~' && i + 1 < part.size())
-      out += part[++i] == '1' ? '/' : '~';
-    else
-      out += part[i];
-  }
-  return out;
-}
-
 /// The value that a pointer names, or nullptr.
 Json* at_pointer(Json& root, std::string_view pointer) {
   Json* at = &root;
   while (!pointer.empty()) {
     const size_t end = std::min(pointer.find('/', 1), pointer.size());
-    const std::string part = unescaped(pointer.substr(1, end - 1));
+    const std::string part = key_of_step(pointer.substr(1, end - 1));
     pointer.remove_prefix(end);
     Json* next = nullptr;
     if (at->is_array()) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "fathom/base/mapped_file.h"
+#include "fathom/base/sha256.h"
 #include "fathom/recipe/conformance/check_row.h"
 #include "fathom/tokenizer/sample_tokenizer.h"
 
@@ -26,6 +27,10 @@ class RecipeVectors : public ::testing::Test {
     if (!std::filesystem::exists(vectors("requests"))) GTEST_SKIP() << "no vectors: set FATHOM_SHARED";
     const auto text = read_file(sample::v4_tokenizer(), int64_t(1) << 28);
     if (!text) return;  // rows that need it are counted as skipped
+    const auto derived = derive_v41_json(*text);
+    ASSERT_TRUE(derived);
+    EXPECT_EQ(sha256_text(std::span(reinterpret_cast<const uint8_t*>(derived->data()), derived->size())),
+              "fc63521f58783bbd0231fdbe27ba314723949c1b0377afaa4ad9a18c83e27335");  // as the rows say
     auto v4 = Tokenizer::parse(*text, "v4");
     auto v41 = derive_v41_tokenizer(*text);
     ASSERT_TRUE(v4 && v41);

@@ -1,9 +1,9 @@
 #include "fathom/recipe/schema/check_schema.h"
 
+#include "fathom/base/json_pointer.h"
 #include "fathom/recipe/python_json.h"
 #include "fathom/recipe/schema/meta_schema.h"
 #include "fathom/recipe/schema/references.h"
-#include "fathom/recipe/schema/uri.h"
 
 namespace fathom::recipe {
 namespace {
@@ -21,7 +21,7 @@ bool find_pointer(const Json& from, const Json* value, std::string& pointer) {
     pointer.resize(length);
   }
   for (const auto& [key, child] : from.fields) {
-    pointer += '/' + schema::encoded_pointer_token(key);
+    pointer += '/' + pointer_step(key);
     if (find_pointer(child, value, pointer)) return true;
     pointer.resize(length);
   }

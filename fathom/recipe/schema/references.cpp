@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "fathom/base/json_pointer.h"
 #include "fathom/recipe/schema/pattern.h"
 #include "fathom/recipe/schema/uri.h"
 
@@ -197,7 +198,7 @@ class Walk {
     std::string token;
     while (!pointer.empty()) {
       const size_t end = std::min(pointer.find('/', 1), pointer.size());
-      token = decoded_pointer_token(pointer.substr(1, end - 1));
+      token = key_of_step(percent_decoded(pointer.substr(1, end - 1)));
       pointer.remove_prefix(end);
       if (node->is_array()) {
         size_t index = 0;

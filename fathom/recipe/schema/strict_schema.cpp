@@ -6,7 +6,7 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "fathom/recipe/schema/uri.h"
+#include "fathom/base/json_pointer.h"
 
 namespace fathom::recipe {
 namespace {
@@ -40,7 +40,7 @@ Error mistake(std::string message) { return Error{ErrorCode::usage, std::move(me
 
 // Fails in the child: the place is built up on the way out.
 Error inside(std::string_view step, Error error) {
-  error.where = '/' + schema::encoded_pointer_token(step) + error.where;
+  error.where = '/' + pointer_step(step) + error.where;
   return error;
 }
 

@@ -81,38 +81,4 @@ std::string resolve_uri(std::string_view base, std::string_view reference) {
   return std::string(base.substr(0, path)) + without_dots(merged) + std::string(reference.substr(query));
 }
 
-std::string decoded_pointer_token(std::string_view token) {
-  std::string bytes, out;
-  for (size_t i = 0; i < token.size(); ++i) {
-    if (token[i] == '%' && i + 2 < token.size() && value_of_hex(token[i + 1]) >= 0 && value_of_hex(token[i + 2]) >= 0) {
-      bytes += char(value_of_hex(token[i + 1]) * 16 + value_of_hex(token[i + 2]));
-      i += 2;
-    } else {
-      bytes += token[i];
-    }
-  }
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    if (bytes[i] == '~' && i + 1 < bytes.size() && (bytes[i + 1] == '0' || bytes[i + 1] == '1')) {
-      out += bytes[++i] == '0' ? '~' : '/';
-    } else {
-      out += bytes[i];
-    }
-  }
-  return out;
-}
-
-std::string encoded_pointer_token(std::string_view key) {
-  std::string out;
-  for (const char c : key) {
-    if (c == '~') {
-      out += "~0";
-    } else if (c == '/') {
-      out += "~1";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 }  // namespace fathom::recipe::schema

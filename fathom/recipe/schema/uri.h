@@ -12,10 +12,4 @@ bool valid_uri_reference(std::string_view text);
 /// The absolute form of a reference without fragment (section 5.2). `base` is absolute.
 std::string resolve_uri(std::string_view base, std::string_view reference);
 
-/// One step of a JSON pointer in a fragment: %XX, then ~1 and ~0 decoded.
-std::string decoded_pointer_token(std::string_view token);
-
-/// One step of a JSON pointer: ~ and / encoded.
-std::string encoded_pointer_token(std::string_view key);
-
 }  // namespace fathom::recipe::schema

@@ -1,5 +1,5 @@
-// Chat requests against the recipe vectors (strict), the rules D-3 to D-9 (lenient), and what a wrong type anywhere
-// does.
+// Chat requests: the rules D-3 to D-9 (lenient), and what a wrong type anywhere does. Vector rows and cases are run by
+// recipe/conformance.
 #include "fathom/recipe/api/chat_completions/request.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,8 @@
 #include <functional>
 
 #include "fathom/recipe/api/shared_rules.h"
-#include "fathom/recipe/testing/request_vectors.h"
+#include "fathom/recipe/describe.h"
+#include "fathom/recipe/request_error.h"
 
 namespace fathom::recipe {
 namespace {
@@ -35,65 +36,6 @@ std::string request_with(std::string_view members) {
 }
 
 std::string message_of(const Result<ConvertedRequest>& result) { return result ? "accepted" : result.error().message; }
-
-// -- vectors --------------------------------------------------------------------------------------------------------
-
-TEST(ChatRequest, ConvertsEveryVectorUnderStrict) {
-  const auto rows = vectors::rows_of("requests", "chat");
-  if (rows.empty()) GTEST_SKIP() << vectors::shared("vectors/recipe") << " is not there: set FATHOM_SHARED";
-  for (const Json& row : rows) {
-    const auto converted = convert(vectors::body_of(row), vectors::options_of(row, Policy::strict));
-    ASSERT_TRUE(converted.ok()) << vectors::name_of(row) << ": " << message_of(converted);
-    EXPECT_EQ(vectors::difference(row, *converted, kApi, Policy::strict), "") << vectors::name_of(row);
-  }
-  EXPECT_EQ(rows.size(), 157u);
-}
-
-// No rule of the default policy changes the conversion of a valid Chat request of the vectors (codec-policy.md 1).
-TEST(ChatRequest, ConvertsEveryVectorToTheSameUnderLenient) {
-  const auto rows = vectors::rows_of("requests", "chat");
-  if (rows.empty()) GTEST_SKIP() << vectors::shared("vectors/recipe") << " is not there: set FATHOM_SHARED";
-  for (const Json& row : rows) {
-    const auto strict = convert(vectors::body_of(row), vectors::options_of(row, Policy::strict));
-    const auto lenient = convert(vectors::body_of(row), vectors::options_of(row, Policy::lenient));
-    ASSERT_TRUE(strict.ok() && lenient.ok()) << vectors::name_of(row) << ": " << message_of(lenient);
-    Json found = describe(*lenient);
-    if (vectors::name_of(row) == "chat/params-all") {  // the penalties reach the sampler (D-5)
-      EXPECT_EQ(lenient->inference.frequency_penalty, 0.5f);
-      EXPECT_EQ(lenient->inference.presence_penalty, -1.0f);
-      continue;
-    }
-    EXPECT_EQ(vectors::difference(describe(*strict), found), "") << vectors::name_of(row);
-  }
-}
-
-TEST(ChatRequest, RefusesEveryInvalidVectorUnderStrictAsExpected) {
-  const auto rows = vectors::rows_of("invalid", "chat");
-  if (rows.empty()) GTEST_SKIP() << vectors::shared("vectors/recipe") << " is not there: set FATHOM_SHARED";
-  for (const Json& row : rows) {
-    const auto converted = convert(vectors::body_of(row), vectors::options_of(row, Policy::strict));
-    ASSERT_FALSE(converted.ok()) << vectors::name_of(row);
-    EXPECT_EQ(vectors::difference(row, converted.error(), kApi, Policy::strict), "") << vectors::name_of(row);
-  }
-  EXPECT_EQ(rows.size(), 90u);
-}
-
-TEST(ChatRequest, UnderLenientTheInvalidVectorsKeepTheirMessagesAndOnlyDeveloperIsAccepted) {
-  const auto rows = vectors::rows_of("invalid", "chat");
-  if (rows.empty()) GTEST_SKIP() << vectors::shared("vectors/recipe") << " is not there: set FATHOM_SHARED";
-  for (const Json& row : rows) {
-    const auto converted = convert(vectors::body_of(row), vectors::options_of(row, Policy::lenient));
-    if (vectors::name_of(row) == "chat/field-messages-74") {
-      EXPECT_TRUE(converted.ok()) << message_of(converted);
-      continue;
-    }
-    ASSERT_FALSE(converted.ok()) << vectors::name_of(row);
-    const Json& expect = *row.find("expect");
-    if (expect.find("stage")->text == "parse") continue;
-    EXPECT_EQ(converted.error().message, expect.find("body")->find("error")->find("message")->text)
-        << vectors::name_of(row);
-  }
-}
 
 // -- wrong types ----------------------------------------------------------------------------------------------------
 
@@ -479,70 +421,6 @@ TEST(ChatRequest, AConstraintBeginsAfterTheReasoningIfThereIsAny) {
   const std::string prefix = R"("messages":[{"role":"user","content":"x"},{"role":"assistant","prefix":true,)";
   EXPECT_EQ(starts_after(prefix + R"("content":"c"}])"), "(start)");
   EXPECT_EQ(starts_after(prefix + R"("content":"","reasoning_content":"r"}])"), "</think>");
-}
-
-// -- cases from the field that need no prompt -------------------------------------------------------------------------
-
-Json case_named(std::string_view id) {
-  for (Json& row : vectors::rows("cases/cases.jsonl")) {
-    if (row.find("id")->text == id) return std::move(row);
-  }
-  return {};
-}
-
-TEST(ChatRequest, CaseCodec03EffortNoneSwitchesThinkingOff) {
-  const Json row = case_named("codec-03");
-  if (row.is_null()) GTEST_SKIP() << vectors::shared("cases/cases.jsonl") << " is not there: set FATHOM_SHARED";
-  const auto converted = convert(to_string(*row.find("input")->find("body")), with(Policy::lenient));
-  ASSERT_TRUE(converted.ok()) << message_of(converted);
-  EXPECT_FALSE(converted->conversation.thinking);
-}
-
-TEST(ChatRequest, CaseCodec04AnUnpairedSurrogateIsNamedByItsPath) {
-  const Json row = case_named("codec-04");
-  if (row.is_null()) GTEST_SKIP() << vectors::shared("cases/cases.jsonl") << " is not there: set FATHOM_SHARED";
-  const auto converted = convert(row.find("input")->find("body_text")->text, with(Policy::lenient));
-  ASSERT_FALSE(converted.ok());
-  EXPECT_EQ(status_of(converted.error()), 400);
-  EXPECT_EQ(converted.error().where, "messages[0].content");
-  EXPECT_NE(error_body(converted.error(), kApi, Policy::lenient).find("messages[0].content"), std::string::npos);
-}
-
-TEST(ChatRequest, CaseCodec09ACallWithoutAnOutputIsRefused) {
-  const Json row = case_named("codec-09");
-  if (row.is_null()) GTEST_SKIP() << vectors::shared("cases/cases.jsonl") << " is not there: set FATHOM_SHARED";
-  const auto converted = convert(to_string(*row.find("input")->find("body")), with(Policy::lenient));
-  ASSERT_FALSE(converted.ok());
-  EXPECT_EQ(converted.error().code, ErrorCode::usage);
-}
-
-TEST(ChatRequest, CaseCodec10MissingReasoningOfACallIsEmptyReasoning) {
-  const Json row = case_named("codec-10");
-  if (row.is_null()) GTEST_SKIP() << vectors::shared("cases/cases.jsonl") << " is not there: set FATHOM_SHARED";
-  const auto converted = convert(to_string(*row.find("input")->find("body")), with(Policy::lenient));
-  ASSERT_TRUE(converted.ok()) << message_of(converted);
-  EXPECT_EQ(converted->conversation.messages.at(1).reasoning, "");
-}
-
-TEST(ChatRequest, CaseCodec11APictureInAToolResultStaysInItsPlace) {
-  const Json row = case_named("codec-11");
-  if (row.is_null()) GTEST_SKIP() << vectors::shared("cases/cases.jsonl") << " is not there: set FATHOM_SHARED";
-  const auto converted = convert(to_string(*row.find("input")->find("body")), with(Policy::lenient));
-  ASSERT_TRUE(converted.ok()) << message_of(converted);
-  const Message& output = converted->conversation.messages.at(2);
-  EXPECT_EQ(output.content, "see\n\n<｜image｜>");
-  ASSERT_EQ(output.images.size(), 1u);
-  EXPECT_EQ(output.images[0].offset, 5);
-}
-
-TEST(ChatRequest, CaseCodec15AForcedChoiceNeedsThinkingOff) {
-  const Json row = case_named("codec-15");
-  if (row.is_null()) GTEST_SKIP() << vectors::shared("cases/cases.jsonl") << " is not there: set FATHOM_SHARED";
-  const auto& bodies = row.find("input")->find("bodies")->items;
-  EXPECT_FALSE(convert(to_string(bodies.at(0)), with(Policy::lenient)).ok());
-  const auto second = convert(to_string(bodies.at(1)), with(Policy::lenient));
-  ASSERT_TRUE(second.ok()) << message_of(second);
-  EXPECT_TRUE(second->parsing.starts_in_tool_calls);
 }
 
 // Found by comparing with deepseek-recipe: docs/recipe-findings.md, types.

@@ -1,13 +1,14 @@
-// Messages requests against the recipe vectors (strict), the rules D-3 to D-9 (lenient), what a wrong type anywhere
-// does, and what deepseek-recipe does beyond the vectors.
+// Messages requests: the rules D-3 to D-9 (lenient), what a wrong type anywhere does, and what deepseek-recipe does
+// beyond the vectors. Vector rows and cases are run by recipe/conformance.
 #include "fathom/recipe/api/messages/request.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
+#include "fathom/recipe/describe.h"
 #include "fathom/recipe/prompt.h"
-#include "fathom/recipe/testing/request_vectors.h"
+#include "fathom/recipe/request_error.h"
 
 namespace fathom::recipe {
 namespace {
@@ -93,93 +94,6 @@ std::string told(const Result<ConvertedRequest>& converted) {
 std::string told(std::initializer_list<std::string> turns, const std::string& members = "",
                  std::string_view model = "DeepSeek-V4.1-Flash", Policy policy = Policy::strict) {
   return told(convert(request(turns, members, model), with(policy)));
-}
-
-// -- vectors ----------------------------------------------------------------------------------------------------------
-
-TEST(MessagesRequest, ConvertsEveryVectorUnderStrict) {
-  const auto rows = vectors::rows_of("requests", "messages");
-  if (rows.empty()) GTEST_SKIP() << vectors::shared("vectors/recipe") << " is not there: set FATHOM_SHARED";
-  for (const Json& row : rows) {
-    const auto converted = convert(vectors::body_of(row), vectors::options_of(row, Policy::strict));
-    ASSERT_TRUE(converted.ok()) << vectors::name_of(row) << ": " << message_of(converted);
-    EXPECT_EQ(vectors::difference(row, *converted, kApi, Policy::strict), "") << vectors::name_of(row);
-  }
-  EXPECT_EQ(rows.size(), 50u);
-}
-
-// No rule of the default policy changes a Messages request of the vectors (codec-policy.md 1, column "rows").
-TEST(MessagesRequest, ConvertsEveryVectorToTheSameUnderLenient) {
-  const auto rows = vectors::rows_of("requests", "messages");
-  if (rows.empty()) GTEST_SKIP() << vectors::shared("vectors/recipe") << " is not there: set FATHOM_SHARED";
-  for (const Json& row : rows) {
-    const auto converted = convert(vectors::body_of(row), vectors::options_of(row, Policy::lenient));
-    ASSERT_TRUE(converted.ok()) << vectors::name_of(row) << ": " << message_of(converted);
-    const auto strict = convert(vectors::body_of(row), vectors::options_of(row, Policy::strict));
-    EXPECT_EQ(vectors::difference(describe(*strict), describe(*converted)), "") << vectors::name_of(row);
-  }
-}
-
-TEST(MessagesRequest, RefusesEveryInvalidVectorUnderStrictAsExpected) {
-  const auto rows = vectors::rows_of("invalid", "messages");
-  if (rows.empty()) GTEST_SKIP() << vectors::shared("vectors/recipe") << " is not there: set FATHOM_SHARED";
-  for (const Json& row : rows) {
-    const auto converted = convert(vectors::body_of(row), vectors::options_of(row, Policy::strict));
-    ASSERT_FALSE(converted.ok()) << vectors::name_of(row);
-    EXPECT_EQ(vectors::difference(row, converted.error(), kApi, Policy::strict), "") << vectors::name_of(row);
-  }
-  EXPECT_EQ(rows.size(), 50u);
-}
-
-TEST(MessagesRequest, RefusesEveryInvalidVectorUnderLenientInTheEnvelopeOfTheApi) {
-  const auto rows = vectors::rows_of("invalid", "messages");
-  if (rows.empty()) GTEST_SKIP() << vectors::shared("vectors/recipe") << " is not there: set FATHOM_SHARED";
-  for (const Json& row : rows) {
-    const auto converted = convert(vectors::body_of(row), vectors::options_of(row, Policy::lenient));
-    ASSERT_FALSE(converted.ok()) << vectors::name_of(row);
-    EXPECT_EQ(status_of(converted.error()), 400);
-    const auto body = parse_json(error_body(converted.error(), kApi, Policy::lenient, "req_1"), "body");
-    ASSERT_TRUE(body.ok());
-    EXPECT_EQ(body->find("type")->text, "error");
-    EXPECT_EQ(body->find("request_id")->text, "req_1");
-    EXPECT_EQ(body->find("error")->find("message")->text, converted.error().message);
-    const Json& expect = *row.find("expect");
-    if (expect.find("stage")->text == "parse") {
-      EXPECT_EQ(converted.error().code, ErrorCode::bad_input) << vectors::name_of(row);
-    } else {
-      EXPECT_EQ(converted.error().message, expect.find("body")->find("error")->find("message")->text)
-          << vectors::name_of(row);
-    }
-  }
-}
-
-// -- cases ------------------------------------------------------------------------------------------------------------
-
-std::pair<Json, Json> case_of(std::string_view id) {
-  for (const Json& row : vectors::rows("cases/cases.jsonl")) {
-    if (row.find("id")->text == id) return {*row.find("input"), *row.find("expected")};
-  }
-  return {Json(), Json()};
-}
-
-// The prompt of a body under the default policy.
-std::string prompt_of(const Json& body) {
-  const auto converted = convert(to_string(body), {});
-  return converted ? render(converted->conversation, converted->version).text : message_of(converted);
-}
-
-TEST(MessagesRequest, TheBillingLineOfACodingClientDoesNotEnterThePrompt) {  // codec-12
-  const auto [input, expected] = case_of("codec-12");
-  if (input.is_null()) GTEST_SKIP() << vectors::shared("cases/cases.jsonl") << " is not there: set FATHOM_SHARED";
-  for (const Json& body : input.find("bodies")->items) {
-    EXPECT_EQ(prompt_of(body), expected.find("prompt")->text);
-  }
-}
-
-TEST(MessagesRequest, UnknownFieldsOfNewClientVersionsAreIgnored) {  // codec-13
-  const auto [input, expected] = case_of("codec-13");
-  if (input.is_null()) GTEST_SKIP() << vectors::shared("cases/cases.jsonl") << " is not there: set FATHOM_SHARED";
-  EXPECT_EQ(prompt_of(*input.find("body")), expected.find("prompt")->text);
 }
 
 // -- wrong types ------------------------------------------------------------------------------------------------------

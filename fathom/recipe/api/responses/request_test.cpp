@@ -1,5 +1,5 @@
-// Responses requests against the recipe vectors (strict), the rules D-1 to D-9 (lenient), the cases codec-06, 07, 08
-// and 14, and what docs/recipe-findings.md says of them.
+// Responses requests: the rules D-1 to D-9 (lenient), and what docs/recipe-findings.md says of them. Vector rows and
+// cases are run by recipe/conformance.
 #include "fathom/recipe/api/responses/request.h"
 
 #include <gmock/gmock.h>
@@ -7,7 +7,8 @@
 
 #include "fathom/base/mapped_file.h"
 #include "fathom/recipe/api/responses/apply_patch.h"
-#include "fathom/recipe/testing/request_vectors.h"
+#include "fathom/recipe/describe.h"
+#include "fathom/recipe/request_error.h"
 
 namespace fathom::recipe {
 namespace {
@@ -72,154 +73,6 @@ std::vector<std::string> tool_names(const Result<ConvertedRequest>& result) {
   std::vector<std::string> names;
   for (const ToolDefinition& tool : result->conversation.tools) names.push_back(tool.name);
   return names;
-}
-
-/// The input of a case of cases.jsonl.
-std::string case_body(std::string_view id) {
-  for (const Json& row : vectors::rows("cases/cases.jsonl")) {
-    if (row.find("id")->text == id) return to_string(*row.find("input")->find("body"));
-  }
-  return "";
-}
-
-// -- vectors --------------------------------------------------------------------------------------------------------
-
-TEST(ResponsesRequest, ConvertsEveryVectorUnderStrict) {
-  const auto rows = vectors::rows_of("requests", "responses");
-  if (rows.empty()) GTEST_SKIP() << vectors::shared("vectors/recipe") << " is not there: set FATHOM_SHARED";
-  for (const Json& row : rows) {
-    const ConversionOptions options = vectors::options_of(row, Policy::strict);
-    auto request = ResponsesRequest::parse(vectors::body_of(row), Policy::strict);
-    ASSERT_TRUE(request.ok()) << vectors::name_of(row) << ": " << request.error().message;
-    const Json& expect = *row.find("expect");
-
-    const ResponsesEcho echo = request->echo();
-    const Json& expected = *expect.find("echo");
-    const auto text_of = [](const std::optional<std::string>& text) { return text ? Json::of(*text) : Json(); };
-    EXPECT_EQ(text_of(echo.instructions), *expected.find("instructions")) << vectors::name_of(row);
-    EXPECT_EQ(text_of(echo.user), *expected.find("user")) << vectors::name_of(row);
-    EXPECT_EQ(echo.temperature, float(*expected.find("temperature")->as_double())) << vectors::name_of(row);
-    EXPECT_EQ(echo.top_p, float(*expected.find("top_p")->as_double())) << vectors::name_of(row);
-    EXPECT_EQ(echo.top_logprobs, *expected.find("top_logprobs")->as_int64()) << vectors::name_of(row);
-    const auto most = expected.find("max_output_tokens")->as_int64();
-    EXPECT_EQ(echo.max_output_tokens.has_value(), most.has_value()) << vectors::name_of(row);
-    EXPECT_EQ(int64_t(echo.max_output_tokens.value_or(0)), most.value_or(0)) << vectors::name_of(row);
-
-    const auto namespaces = request->namespaces(options);
-    ASSERT_TRUE(namespaces.ok()) << vectors::name_of(row);
-    const Json* map = expect.find("namespace_tool_map");
-    EXPECT_EQ(vectors::difference(map ? *map : Json::object(), describe(*namespaces)), "") << vectors::name_of(row);
-
-    const auto converted = std::move(*request).convert(options);
-    ASSERT_TRUE(converted.ok()) << vectors::name_of(row) << ": " << message_of(converted);
-    EXPECT_EQ(vectors::difference(row, *converted, kApi, Policy::strict), "") << vectors::name_of(row);
-  }
-  EXPECT_EQ(rows.size(), 47u);
-}
-
-// No rule of the default policy changes the conversion of a valid Responses request of the vectors (codec-policy.md 1).
-TEST(ResponsesRequest, ConvertsEveryVectorToTheSameUnderLenient) {
-  const auto rows = vectors::rows_of("requests", "responses");
-  if (rows.empty()) GTEST_SKIP() << vectors::shared("vectors/recipe") << " is not there: set FATHOM_SHARED";
-  for (const Json& row : rows) {
-    const auto converted = convert(vectors::body_of(row), vectors::options_of(row, Policy::lenient));
-    ASSERT_TRUE(converted.ok()) << vectors::name_of(row) << ": " << message_of(converted);
-    EXPECT_EQ(vectors::difference(row, *converted, kApi, Policy::strict), "") << vectors::name_of(row);
-  }
-}
-
-TEST(ResponsesRequest, RefusesEveryInvalidVectorUnderStrictAsExpected) {
-  const auto rows = vectors::rows_of("invalid", "responses");
-  if (rows.empty()) GTEST_SKIP() << vectors::shared("vectors/recipe") << " is not there: set FATHOM_SHARED";
-  for (const Json& row : rows) {
-    const auto converted = convert(vectors::body_of(row), vectors::options_of(row, Policy::strict));
-    ASSERT_FALSE(converted.ok()) << vectors::name_of(row);
-    EXPECT_EQ(vectors::difference(row, converted.error(), kApi, Policy::strict), "") << vectors::name_of(row);
-  }
-  EXPECT_EQ(rows.size(), 46u);
-}
-
-TEST(ResponsesRequest, UnderLenientTheInvalidVectorsKeepTheirMessagesAndOnlySplitOutputIsAccepted) {
-  const auto rows = vectors::rows_of("invalid", "responses");
-  if (rows.empty()) GTEST_SKIP() << vectors::shared("vectors/recipe") << " is not there: set FATHOM_SHARED";
-  for (const Json& row : rows) {
-    const auto converted = convert(vectors::body_of(row), vectors::options_of(row, Policy::lenient));
-    if (vectors::name_of(row) == "responses/split-output") {
-      EXPECT_THAT(lines_of(converted), ElementsAre("user x", "assistant  (q:f)", "tool(q) x", "assistant x"));
-      continue;
-    }
-    ASSERT_FALSE(converted.ok()) << vectors::name_of(row);
-    const Json& expect = *row.find("expect");
-    if (expect.find("stage")->text == "parse") continue;
-    EXPECT_EQ(converted.error().message, expect.find("body")->find("error")->find("message")->text)
-        << vectors::name_of(row);
-  }
-}
-
-// The response objects of the stream vectors show what is repeated of the request.
-TEST(ResponsesRequest, RepeatsItsSettingsAsTheStreamVectorsShowThem) {
-  const auto rows = vectors::rows_of("streams", "responses");
-  if (rows.empty()) GTEST_SKIP() << vectors::shared("vectors/recipe") << " is not there: set FATHOM_SHARED";
-  int compared = 0;
-  for (const Json& row : rows) {
-    const Json* final = row.find("expect")->find("final");
-    if (!final || !final->is_object()) continue;
-    const auto request = ResponsesRequest::parse(vectors::body_of(row), Policy::strict);
-    ASSERT_TRUE(request.ok()) << vectors::name_of(row);
-    const ResponsesEcho echo = request->echo();
-    EXPECT_EQ(vectors::difference(*final->find("reasoning"), echo.reasoning), "") << vectors::name_of(row);
-    EXPECT_EQ(vectors::difference(*final->find("text"), echo.text), "") << vectors::name_of(row);
-    EXPECT_EQ(vectors::difference(*final->find("tool_choice"), echo.tool_choice), "") << vectors::name_of(row);
-    EXPECT_EQ(vectors::difference(*final->find("tools"), echo.tools), "") << vectors::name_of(row);
-    ++compared;
-  }
-  EXPECT_GT(compared, 50);
-}
-
-TEST(ResponsesRequest, GivesApplyPatchTheTextOfItsModel) {
-  const auto file = read_file(vectors::shared("vectors/recipe/fixed_texts.json"));
-  if (!file) GTEST_SKIP() << vectors::shared("vectors/recipe") << " is not there: set FATHOM_SHARED";
-  const auto texts = parse_json(std::string_view(*file), "fixed_texts.json");
-  ASSERT_TRUE(texts.ok());
-  for (const auto version : {ModelVersion::v4, ModelVersion::v41}) {
-    const Json& expected = *texts->find(name_of(version))->find("apply_patch_tool");
-    const ToolDefinition tool = responses::apply_patch_tool(version);
-    EXPECT_EQ(tool.description, expected.find("description")->text);
-    EXPECT_EQ(vectors::difference(*expected.find("parameters"), tool.parameters), "");
-  }
-}
-
-// -- cases from the field -------------------------------------------------------------------------------------------
-
-TEST(ResponsesRequest, Codec06AnAdditionalToolsItemLeavesNothingBehind) {
-  const std::string body = case_body("codec-06");
-  if (body.empty()) GTEST_SKIP() << vectors::shared("cases") << " is not there: set FATHOM_SHARED";
-  EXPECT_THAT(lines_of(convert(body, with(Policy::lenient))), ElementsAre("user hi"));
-}
-
-TEST(ResponsesRequest, Codec07OutputsStandInTheOrderOfTheirCalls) {
-  const std::string body = case_body("codec-07");
-  if (body.empty()) GTEST_SKIP() << vectors::shared("cases") << " is not there: set FATHOM_SHARED";
-  EXPECT_THAT(lines_of(convert(body, with(Policy::lenient))),
-              ElementsAre("user hi", "assistant  (c1:f) (c2:f)", "tool(c1) A", "tool(c2) B"));
-}
-
-TEST(ResponsesRequest, Codec08NamespaceToolsAreFlattenedAndMappedBack) {
-  const std::string body = case_body("codec-08");
-  if (body.empty()) GTEST_SKIP() << vectors::shared("cases") << " is not there: set FATHOM_SHARED";
-  EXPECT_THAT(tool_names(convert(body, with(Policy::lenient))), ElementsAre("mcp__browser__::navigate"));
-  const auto request = ResponsesRequest::parse(body);
-  ASSERT_TRUE(request.ok());
-  const auto map = request->namespaces(with(Policy::lenient));
-  ASSERT_TRUE(map.ok());
-  EXPECT_THAT(*map, ElementsAre(Pair("mcp__browser__::navigate", Pair("mcp__browser__", "navigate"))));
-}
-
-TEST(ResponsesRequest, Codec14AnOutputMayBeAListOfParts) {
-  const std::string body = case_body("codec-14");
-  if (body.empty()) GTEST_SKIP() << vectors::shared("cases") << " is not there: set FATHOM_SHARED";
-  EXPECT_THAT(lines_of(convert(body, with(Policy::lenient))),
-              ElementsAre("user hi", "assistant  (c1:f)", "tool(c1) T"));
 }
 
 // -- turns ----------------------------------------------------------------------------------------------------------
