@@ -15,34 +15,12 @@
 #include "fathom/base/philox.h"
 #include "fathom/recipe/answer_parser.h"
 #include "fathom/tokenizer/unicode/utf8.h"
+#include "fathom/tokenizer/utf8_stream.h"
 
 namespace fathom::recipe {
 namespace {
 
 using Kind = Delta::Kind;
-
-/// Appends the characters of `bytes` to `out`, ill-formed ones replaced; `held` is the beginning of a character from
-/// before and receives the one that the end cuts off.
-void append_characters(std::string& out, std::string& held, std::string_view bytes) {
-  if (!held.empty()) {
-    held += bytes;
-    bytes = held;
-  }
-  std::string_view rest = bytes;
-  while (!rest.empty()) {
-    const size_t good = unicode::valid_utf8_prefix(rest);
-    out += rest.substr(0, good);
-    rest.remove_prefix(good);
-    if (rest.empty()) break;
-    const auto step = unicode::step_utf8(rest);
-    if (step.kind == unicode::Utf8Step::Kind::incomplete) break;
-    out += unicode::kReplacement;
-    rest.remove_prefix(size_t(step.length));
-  }
-  char cut[4];  // at most three bytes, perhaps of `held` itself
-  const size_t length = rest.copy(cut, sizeof cut);
-  held.assign(cut, length);
-}
 
 /// `call_03_` [`ET_`] 20 letters or digits, 4 digits. Source: spec/recipe.md 8.5.
 void append_call_id(std::string& out, uint64_t seed, int call, bool empty_thinking) {
@@ -103,11 +81,11 @@ struct AnswerReader::State {
   Result<void> text(std::string_view content, int64_t token_count) {
     if (auto begun = begin(); !begun) return begun;
     const int64_t first = pushed_ + int64_t(ready_.size());
-    std::string& held = lenient_ ? held_ : text_held_;
+    Utf8Stream& held = lenient_ ? held_ : text_held_;
     const bool empty = content.empty() && ready_.empty();
-    append_characters(ready_, held, content);
+    held.push(content, ready_);
     completion_ += token_count;
-    add({first, pushed_ + int64_t(ready_.size()) + (held.empty() ? 0 : 1), token_count, 0, 0});
+    add({first, pushed_ + int64_t(ready_.size()) + (held.held().empty() ? 0 : 1), token_count, 0, 0});
     if (!ready_.empty() || empty) push(std::exchange(ready_, std::move(spare_)), Spelling::text);
     return place();
   }
@@ -128,7 +106,7 @@ struct AnswerReader::State {
       }
     }
     if (lenient_) {
-      if (!ready_.empty() && held_.empty()) push(std::exchange(ready_, std::move(spare_)), Spelling::text);
+      if (!ready_.empty() && held_.held().empty()) push(std::exchange(ready_, std::move(spare_)), Spelling::text);
     } else {
       push_group(Spelling::ordinary);
     }
@@ -164,9 +142,9 @@ struct AnswerReader::State {
   void take_token(int32_t id, const TokenLogprob* logprob) {
     const size_t kept = keep(logprob);
     const int64_t first = pushed_ + int64_t(ready_.size());
-    append_characters(ready_, held_, tokenizer_->bytes_of(id));
+    held_.push(tokenizer_->bytes_of(id), ready_);
     ++completion_;
-    add({first, pushed_ + int64_t(ready_.size()) + (held_.empty() ? 0 : 1), 1, kept, logprobs_end()});
+    add({first, pushed_ + int64_t(ready_.size()) + (held_.held().empty() ? 0 : 1), 1, kept, logprobs_end()});
   }
 
   void take_into_group(int32_t id, const TokenLogprob* logprob) {
@@ -327,11 +305,11 @@ struct AnswerReader::State {
   PromptUsage prompt_;
   bool closed_ = false, finished_ = false, any_fed_ = false;
 
-  std::string ready_;      // characters that wait to be pushed: a chunk, until its last character is whole
-  std::string spare_;      // memory for it
-  std::string held_;       // the beginning of a character (lenient: of text and tokens)
-  std::string text_held_;  // (strict: of text)
-  std::string group_;      // bytes of withheld tokens (strict)
+  std::string ready_;     // characters that wait to be pushed: a chunk, until its last character is whole
+  std::string spare_;     // memory for it
+  Utf8Stream held_;       // the beginning of a character (lenient: of text and tokens)
+  Utf8Stream text_held_;  // (strict: of text)
+  std::string group_;     // bytes of withheld tokens (strict)
   int64_t group_tokens_ = 0;
   size_t group_logprobs_ = 0;  // where theirs begin
 

@@ -4,10 +4,12 @@
 
 namespace fathom {
 
-std::string Utf8Stream::push(std::string_view bytes) {
-  held_ += bytes;
-  std::string_view rest = held_;
-  std::string out;
+void Utf8Stream::push(std::string_view bytes, std::string& out) {
+  if (!held_.empty()) {
+    held_ += bytes;
+    bytes = held_;
+  }
+  std::string_view rest = bytes;
   while (!rest.empty()) {
     const size_t good = unicode::valid_utf8_prefix(rest);
     out += rest.substr(0, good);
@@ -18,7 +20,14 @@ std::string Utf8Stream::push(std::string_view bytes) {
     out += unicode::kReplacement;
     rest.remove_prefix(size_t(step.length));
   }
-  held_ = std::string(rest);
+  char cut[4];  // at most three bytes, perhaps of held_ itself
+  const size_t length = rest.copy(cut, sizeof cut);
+  held_.assign(cut, length);
+}
+
+std::string Utf8Stream::push(std::string_view bytes) {
+  std::string out;
+  push(bytes, out);
   return out;
 }
 

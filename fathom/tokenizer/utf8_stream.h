@@ -14,6 +14,8 @@ class Utf8Stream {
   /// U+FFFD at once. Only the last character matters: what may join it (marks, ZWJ) is not waited for.
   /// Source: spec/tokenizer.md 6.
   std::string push(std::string_view bytes);
+  /// The same, appended: allocates nothing but the growth of `out`.
+  void push(std::string_view bytes, std::string& out);
 
   /// The beginning of an unfinished character, 0 to 3 bytes. At the end of an answer it is dropped.
   std::string_view held() const { return held_; }
