@@ -18,7 +18,7 @@ void Scheduler::plan_decode() {
                    [&](SequenceId a, SequenceId b) { return sequences_.at(a).priority > sequences_.at(b).priority; });
   for (const SequenceId id : order_) {
     Sequence* sequence = find(id);
-    if (waiting_.find(id) != nullptr) continue;  // preempted for one before it
+    if (!plan_.preempted.empty() && waiting_.find(id) != nullptr) continue;  // preempted for one before it
     if (sequence->planned() < sequence->prefill_tokens) continue;
     if (sequence->remaining() - sequence->in_flight_tokens <= 0) continue;  // its last token is in flight
     const StepPlan::Rows rows = decode_rows(*sequence);

@@ -69,8 +69,19 @@ void Scheduler::leave(Sequence& sequence) {
   sequences_.erase(sequence.id);
 }
 
+// What has not been used for its time to live goes. Once a second is often enough for times of minutes.
+void Scheduler::drop_aged(double now) {
+  if (now < aged_at_ + 1) return;
+  aged_at_ = now;
+  const std::chrono::seconds whole{int64_t(now)};
+  pools_.blocks.idle().advance(whole);
+  drop_expired(pools_);
+  snapshots_.advance(whole);
+}
+
 const StepPlan& Scheduler::plan(double now) {
   plan_.clear();
+  drop_aged(now);
   plan_branches();
   plan_decode();
   plan_prompts(now);

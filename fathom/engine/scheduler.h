@@ -161,6 +161,7 @@ class Scheduler {
   bool room_for(const Sequence& sequence) const;
   StepPlan::Rows prompt_piece(const Sequence& sequence, int64_t budget) const;
   // scheduler.cpp
+  void drop_aged(double now);
   void leave(Sequence& sequence);
   void remove_running(SequenceId id);
   void add_rows(Sequence& sequence, const StepPlan::Rows& rows);
@@ -183,6 +184,7 @@ class Scheduler {
   std::vector<SequenceId> order_;     // scratch
   SequenceId blocked_ = 0;            // the first that does not fit
   int passed_over_ = 0;               // admissions since it does not fit
+  double aged_at_ = 0;                // when drop_aged last looked
   int64_t promised_blocks_ = 0;       // to the running ones, taken or not
   uint64_t planned_steps_ = 0, committed_steps_ = 0;
   SchedulerCounts counts_;

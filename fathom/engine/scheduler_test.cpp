@@ -306,6 +306,21 @@ TEST(Scheduler, AnEarlierPromptIsFoundAndOnlyItsReplayAndItsTailAreRun) {
   EXPECT_TRUE(scheduler.verify().ok());
 }
 
+TEST(Scheduler, WhatNobodyHasUsedForItsTimeToLiveIsFoundNoMore) {
+  Scheduler scheduler(limits_of(2, 10'000, 100));
+  const int32_t account = scheduler.pools().blocks.idle().add_account({.time_to_live = std::chrono::seconds(60)});
+  Sequence one = sequence_of(1, 300, 1);
+  one.chain.root = scheduler.pools().prefixes.open_root(root_of("t"), xxh3_key, account);
+  scheduler.submit(std::move(one));
+  run(scheduler, 1, 0, 10);
+  EXPECT_EQ(scheduler.pools().prefixes.size(), 2);
+  scheduler.plan(60);
+  EXPECT_EQ(scheduler.pools().prefixes.size(), 2);
+  scheduler.plan(80);
+  EXPECT_EQ(scheduler.pools().prefixes.size(), 0);
+  EXPECT_EQ(scheduler.pools().blocks.free_count(), 100);
+}
+
 TEST(Scheduler, ABranchSharesThePromptAndRunsItsLastTokenAgain) {
   Scheduler scheduler(limits_of(4, 1'000, 64));
   scheduler.submit(sequence_of(1, 300, 10));

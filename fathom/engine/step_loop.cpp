@@ -121,6 +121,9 @@ void StepLoop::note_start(const StepPlan& plan, Clock::time_point now) {
 
 void StepLoop::note_rows(const StepPlan::Rows& rows, const Sequence& sequence, size_t tokens, Usage& usage) const {
   if (sequence.in_prompt()) {
+    usage.cached_tokens = sequence.hit_tokens;
+    usage.replayed_tokens = sequence.replayed_tokens;
+    usage.preemptions = sequence.preemptions;
     usage.encoder_rows += rows.count;
     usage.decoder_rows += rows.decoder_count;
     return;
@@ -249,13 +252,6 @@ std::span<const Event> StepLoop::step() {
     if (record.prompt_logprobs && entries_[i]->in_prompt() && entries_[i]->generated() == 0) {
       read_prompt_logprobs(i, plan.rows[i], *entries_[i], record);
     }
-  }
-  for (size_t i = 0; i < plan.rows.size(); ++i) {
-    const Sequence& sequence = *entries_[i];
-    Usage& usage = records_.at(sequence.id).usage;
-    usage.cached_tokens = sequence.hit_tokens;
-    usage.replayed_tokens = sequence.replayed_tokens;
-    usage.preemptions = sequence.preemptions;
   }
   const auto outcomes = scheduler_.commit(plan, result);
   const auto now = Clock::now();
