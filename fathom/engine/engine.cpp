@@ -38,6 +38,10 @@ Result<void> check_options(const EngineOptions& o, int block, int64_t vocabulary
     return wrong("vocabulary", "a vocabulary of " + std::to_string(o.vocabulary->size()) + " tokens",
                  "this model has " + std::to_string(vocabulary) + "; pass that of its tokenizer");
   }
+  if (o.snapshot_bytes < -1) {
+    return wrong("snapshot_bytes", std::to_string(o.snapshot_bytes) + " bytes",
+                 "use 0 for none, or -1 for the default");
+  }
   if (o.memory_limit_bytes < 0) {
     return wrong("--memory-limit", std::to_string(o.memory_limit_bytes) + " bytes", "use a size such as 64GiB, or 0");
   }
@@ -154,8 +158,12 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   loop.limits.shape = state->model->replay_shape();
   loop.limits.overcommit = options.overcommit;
   state->encoder_rings = encoder_rings_of(state->model->page_specs(), loop.limits.shape.encoder_layers);
-  if (options.snapshot_bytes > 0) {
-    loop.limits.snapshot_bytes = state->memory.window_bytes(state->encoder_rings, loop.limits.shape.window);
+  if (options.prefix_cache && options.snapshot_bytes != 0) {
+    const int64_t one = state->memory.window_bytes(state->encoder_rings, loop.limits.shape.window);
+    if (options.snapshot_bytes < 0) {
+      options.snapshot_bytes = std::max(plan->blocks * state->memory.layout().block_bytes / 16, 16 * one);
+    }
+    loop.limits.snapshot_bytes = one;
     loop.limits.snapshots.budget_bytes = options.snapshot_bytes;
   }
   loop.prefix_cache = options.prefix_cache;

@@ -28,7 +28,8 @@ struct EngineOptions {
   std::vector<int32_t> token_blacklist = {};            // tokens that no request may draw
   int64_t memory_limit_bytes = 0;  // 0: none; cache and scratch must stay below (weights are mapped)
   bool prefix_cache = true;        // prompts find what earlier ones have computed
-  int64_t snapshot_bytes = 0;      // of window snapshots in host memory; 0: none, a hit replays a few rows
+  int64_t snapshot_bytes = -1;     // of window snapshots in host memory; 0: none, a hit replays a few rows, which
+                                   // changes bits; -1: a sixteenth of what the blocks take, 16 snapshots at least
   int32_t most_blocks = 0;         // of 128 tokens for all sequences together; 0: what memory allows and they can use
   double overcommit = 0.3;         // admitted beyond what surely fits; above 0 somebody may be preempted
   std::optional<grammar::Vocabulary> vocabulary = {};  // of the tokenizer; none: constraints are refused
