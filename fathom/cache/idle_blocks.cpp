@@ -1,16 +1,75 @@
 #include "fathom/cache/idle_blocks.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "fathom/base/check.h"
 
 namespace fathom {
 
 IdleBlocks::IdleBlocks(int32_t capacity) : links_(size_t(capacity) + 1) { add_account({}); }
 
 int32_t IdleBlocks::add_account(AccountLimits limits) {
-  accounts_.push_back({});
+  accounts_.emplace_back();
   accounts_.back().limits = limits;
+  accounts_.back().users = 1;  // for good
   heap_.reserve(accounts_.size());
   return int32_t(accounts_.size()) - 1;
+}
+
+IdleBlocks::Opened IdleBlocks::open_account(std::string_view name) {
+  std::string key(name);
+  const auto known = key.empty() ? named_.end() : named_.find(key);
+  if (key.empty() || known != named_.end()) {
+    const int32_t account = key.empty() ? 0 : known->second;
+    hold_account(account);
+    return {account, false};
+  }
+  int32_t account = longest_unused_;
+  if (unused_ < kRememberedAccounts) {
+    account = add_account({});
+  } else {
+    unlink_unused(account);
+    named_.erase(accounts_[size_t(account)].name);
+    accounts_[size_t(account)] = {};
+    accounts_[size_t(account)].users = 1;
+  }
+  accounts_[size_t(account)].name = key;
+  named_.emplace(std::move(key), account);
+  return {account, true};
+}
+
+void IdleBlocks::hold_account(int32_t account) {
+  ++accounts_[size_t(account)].users;
+  note_use(account);
+}
+
+void IdleBlocks::close_account(int32_t account) {
+  check(accounts_[size_t(account)].users > 0, "an account is closed as often as it was opened");
+  --accounts_[size_t(account)].users;
+  note_use(account);
+}
+
+void IdleBlocks::note_use(int32_t account) {
+  Account& at = accounts_[size_t(account)];
+  const bool unused = at.users == 0 && at.findable == 0;
+  if (unused == at.unused) return;
+  if (!unused) return unlink_unused(account);
+  at.unused = true;
+  at.older = last_unused_;
+  at.newer = -1;
+  (last_unused_ >= 0 ? accounts_[size_t(last_unused_)].newer : longest_unused_) = account;
+  last_unused_ = account;
+  ++unused_;
+}
+
+void IdleBlocks::unlink_unused(int32_t account) {
+  Account& at = accounts_[size_t(account)];
+  (at.older >= 0 ? accounts_[size_t(at.older)].newer : longest_unused_) = at.newer;
+  (at.newer >= 0 ? accounts_[size_t(at.newer)].older : last_unused_) = at.older;
+  at.older = at.newer = -1;
+  at.unused = false;
+  --unused_;
 }
 
 void IdleBlocks::set_limits(int32_t account, AccountLimits limits) {
@@ -23,6 +82,7 @@ void IdleBlocks::advance(std::chrono::seconds now) { now_ = std::max(now_, now);
 void IdleBlocks::count(int32_t account, int32_t more) {
   accounts_[size_t(account)].findable += more;
   settle(account);
+  note_use(account);
 }
 
 void IdleBlocks::push(int32_t id, int32_t account) {
@@ -119,6 +179,7 @@ Result<void> IdleBlocks::verify(const std::vector<int32_t>& account_of) const {
     if (at.tail != previous || length != at.idle) return wrong("a list has another length", "account", account);
     if ((at.place >= 0) != (length > 0)) return wrong("the heap misses it", "account", account);
     if (at.place >= 0 && heap_[size_t(at.place)] != account) return wrong("it has another place", "account", account);
+    if (at.unused != (at.users == 0 && at.findable == 0)) return wrong("its use is unknown", "account", account);
     in_heap += at.place >= 0;
     total += length;
   }

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <random>
+#include <string>
 
 namespace fathom {
 namespace {
@@ -112,6 +113,64 @@ TEST(IdleBlocks, ItsChoiceIsThatOfAPlainList) {
       ASSERT_TRUE(right.ok()) << to_string(right.error());
     }
   }
+}
+
+TEST(IdleBlocks, ATenantHasOneAccountAsLongAsItIsUsed) {
+  IdleBlocks idle(9);
+  EXPECT_EQ(idle.open_account("").account, 0);
+  const auto first = idle.open_account("a");
+  EXPECT_TRUE(first.fresh);
+  EXPECT_NE(first.account, 0);
+  const auto again = idle.open_account("a");
+  EXPECT_EQ(again.account, first.account);
+  EXPECT_FALSE(again.fresh);
+  EXPECT_NE(idle.open_account("b").account, first.account);
+  idle.close_account(first.account);
+  idle.close_account(first.account);
+  EXPECT_EQ(idle.open_account("a").account, first.account) << "remembered for a while";
+}
+
+// Hostile clients make up a tenant a request: 100,000 names leave no more accounts than are remembered.
+TEST(IdleBlocks, MadeUpTenantsLeaveABoundedNumberOfAccounts) {
+  IdleBlocks idle(9);
+  const int32_t good = idle.open_account("held").account;
+  const int32_t cached = idle.open_account("has a block").account;
+  idle.count(cached, 1);
+  idle.push(3, cached);
+  idle.close_account(cached);
+  int64_t fresh = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    const auto one = idle.open_account("tenant " + std::to_string(i));
+    ASSERT_TRUE(one.account != good && one.account != cached);
+    fresh += one.fresh;
+    idle.close_account(one.account);
+  }
+  EXPECT_EQ(fresh, 100'000);
+  EXPECT_LE(idle.accounts(), IdleBlocks::kRememberedAccounts + 4);
+  EXPECT_EQ(idle.open_account("has a block").account, cached);
+  idle.close_account(cached);
+  idle.remove(3, cached);
+  idle.count(cached, -1);
+  for (int i = 0; i < 2 * IdleBlocks::kRememberedAccounts; ++i) {
+    idle.close_account(idle.open_account("other " + std::to_string(i)).account);
+  }
+  const auto later = idle.open_account("has a block");
+  EXPECT_TRUE(later.fresh) << "its block is gone, and many came since";
+  std::vector<int32_t> none(10, -1);
+  EXPECT_TRUE(idle.verify(none).ok());
+}
+
+// The oldest unused account goes first, so that a tenant between two requests is the last to lose its history.
+TEST(IdleBlocks, TheLongestUnusedAccountGoesFirst) {
+  IdleBlocks idle(1);
+  const int32_t remembered = IdleBlocks::kRememberedAccounts;
+  std::vector<int32_t> accounts;
+  for (int i = 0; i < remembered; ++i) accounts.push_back(idle.open_account("t" + std::to_string(i)).account);
+  for (const int32_t account : accounts) idle.close_account(account);
+  EXPECT_FALSE(idle.open_account("t0").fresh);
+  idle.close_account(accounts[0]);  // now the last one
+  EXPECT_EQ(idle.open_account("new").account, accounts[1]);
+  EXPECT_FALSE(idle.open_account("t0").fresh);
 }
 
 }  // namespace

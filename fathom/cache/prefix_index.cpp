@@ -1,6 +1,7 @@
 #include "fathom/cache/prefix_index.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fathom/base/check.h"
 
@@ -181,8 +182,10 @@ PrefixStatistics& PrefixIndex::statistics(int32_t account) {
   return statistics_[size_t(account)];
 }
 
+void PrefixIndex::restart_statistics(int32_t account) { former_ += std::exchange(statistics(account), {}); }
+
 PrefixStatistics PrefixIndex::total() const {
-  PrefixStatistics out;
+  PrefixStatistics out = former_;
   for (const PrefixStatistics& one : statistics_) out += one;
   return out;
 }

@@ -101,6 +101,8 @@ class PrefixIndex {
 
   int64_t size() const { return table_.size(); }
   PrefixStatistics& statistics(int32_t account);
+  /// The account is somebody else's from now on; what it counted stays in total().
+  void restart_statistics(int32_t account);
   PrefixStatistics total() const;
 
   /// Entries and findable blocks are the same; keys follow from their parents; children, roots and pins are counted
@@ -141,6 +143,7 @@ class PrefixIndex {
   std::unordered_map<std::string, int32_t> root_of_;  // by identity and hash
   std::vector<int32_t> unused_roots_;
   std::vector<PrefixStatistics> statistics_;
+  PrefixStatistics former_;  // of accounts that were given to others
   int32_t pinned_blocks_ = 0;
 };
 

@@ -2,7 +2,8 @@
 // How a sequence uses the prefix cache: it finds a prefix, takes it over, and makes its own full blocks findable as
 // they fill. A request's life, in calls (docs/decisions/0009-prefix-cache.md has the reasons):
 //
-//   submitted   chain.root = open_root(...)                       once a tenant and replay class, or once a request
+//   submitted   account = open_account(pools, tenant)             closed when the request has ended
+//               chain.root = open_root(...)                       once a tenant and replay class, or once a request
 //   admitted    hit  = pools.prefixes.lookup(chain, prompt, exact_only)
 //               plan = plan_prefill(shape, mode, length, hit.tokens(), snapshots.latest(...))
 //               attach(pools, cache, chain, hit, plan, length)    before anything else is reserved

@@ -12,6 +12,12 @@ Error no_room(const char* what, int64_t missing, int64_t capacity) {
 
 int64_t blocks_for(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
 
+IdleBlocks::Opened open_account(CachePools& pools, std::string_view tenant) {
+  const IdleBlocks::Opened opened = pools.blocks.idle().open_account(tenant);
+  if (opened.fresh) pools.prefixes.restart_statistics(opened.account);
+  return opened;
+}
+
 bool make_room(CachePools& pools, int64_t count) {
   if (count > pools.blocks.available()) return false;
   while (pools.blocks.free_count() < count) {

@@ -33,6 +33,11 @@ struct SequenceCache {
 /// Blocks that `tokens` tokens take.
 int64_t blocks_for(int64_t tokens);
 
+/// The account that bears a tenant's blocks (IdleBlocks::open_account), with counts of its own; closed with
+/// pools.blocks.idle().close_account. A request holds its tenant's account and that of its root until both are closed:
+/// whoever shares a salt may go on with the root of somebody who has left.
+IdleBlocks::Opened open_account(CachePools& pools, std::string_view tenant);
+
 /// Makes `count` blocks free, by dropping idle ones from the prefix index, the longest unused first.
 /// False, and nothing has changed, when not so many are free or idle.
 bool make_room(CachePools& pools, int64_t count);

@@ -43,31 +43,51 @@ int64_t WaitingQueue::rank(const Lane& lane, const Place& place, double now) con
   return lane.priority + int64_t(std::floor(waited / policy_.ageing_seconds));
 }
 
+// A heap of lanes by who stands first in them. What a candidate takes makes its tenant's other lanes wait longer, never
+// shorter, so a lane whose place is out of date is found when it comes up, and put back.
 std::span<const SequenceId> WaitingQueue::order(double now) {
   order_.clear();
   ahead_.clear();
-  for (auto& [key, lane] : lanes_) lane.next = lane.places.begin();
-  while (int(order_.size()) < policy_.look_ahead) {
-    Lane* best = nullptr;
-    int64_t best_rank = 0, best_served = 0;
-    for (auto& [key, lane] : lanes_) {
-      if (lane.next == lane.places.end()) continue;
-      const int64_t rank_here = rank(lane, *lane.next, now);
-      const int64_t served_here = served(lane.tenant) + ahead_[lane.tenant];
-      const bool better = best == nullptr || rank_here > best_rank ||
-                          (rank_here == best_rank &&
-                           (served_here < best_served || (served_here == best_served && *lane.next < *best->next)));
-      if (better) best = &lane, best_rank = rank_here, best_served = served_here;
+  candidates_.clear();
+  const auto candidate = [&](Lane& lane) {
+    const auto ahead = ahead_.find(lane.tenant);
+    const int64_t rows = ahead == ahead_.end() ? 0 : ahead->second;
+    return Candidate{&lane, rank(lane, *lane.next, now), served(lane.tenant) + rows};
+  };
+  const auto comes_later = [](const Candidate& a, const Candidate& b) {
+    if (a.rank != b.rank) return a.rank < b.rank;
+    if (a.served != b.served) return a.served > b.served;
+    return *b.lane->next < *a.lane->next;
+  };
+  for (auto& [key, lane] : lanes_) {
+    lane.next = lane.places.begin();
+    candidates_.push_back(candidate(lane));
+  }
+  std::make_heap(candidates_.begin(), candidates_.end(), comes_later);
+  while (int(order_.size()) < policy_.look_ahead && !candidates_.empty()) {
+    std::pop_heap(candidates_.begin(), candidates_.end(), comes_later);
+    Candidate& first = candidates_.back();
+    Lane& lane = *first.lane;
+    const Candidate at_present = candidate(lane);
+    if (at_present.served == first.served) {
+      order_.push_back(lane.next->id);
+      ahead_[lane.tenant] += lane.next->rows;
+      if (++lane.next == lane.places.end()) {
+        candidates_.pop_back();
+        continue;
+      }
+      first = candidate(lane);
+    } else {
+      first = at_present;
     }
-    if (best == nullptr) break;
-    order_.push_back(best->next->id);
-    ahead_[best->tenant] += best->next->rows;
-    ++best->next;
+    std::push_heap(candidates_.begin(), candidates_.end(), comes_later);
   }
   return order_;
 }
 
 void WaitingQueue::charge(uint32_t tenant, int64_t rows) { served_[tenant] += rows; }
+
+void WaitingQueue::forget(uint32_t tenant) { served_.erase(tenant); }
 
 const Waiting* WaitingQueue::find(SequenceId id) const {
   const auto at = entries_.find(id);

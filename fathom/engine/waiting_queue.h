@@ -3,8 +3,7 @@
 //
 //   1. the higher class first; every `ageing_seconds` of waiting count as one class more, so that nobody starves;
 //   2. within a class the tenant that has been given the fewest prompt rows so far (fair share; a tenant that comes
-//   back
-//      from a pause starts level with the least served one, it has no claim to the time when it was away);
+//      back from a pause starts level with the least served one, it has no claim to the time when it was away);
 //   3. then whoever is due first: the request's own target for its first token, else arrival plus `patience_seconds`.
 //
 // Time comes in as a value, so the same calls give the same order anywhere. Source: spec/engine.md.
@@ -31,14 +30,14 @@ struct QueuePolicy {
 struct Waiting {
   SequenceId id = 0;
   int priority = 0;                      // higher is served first
-  uint32_t tenant = 0;                   // Tenants::of
+  uint32_t tenant = 0;                   // account of the prefix cache (IdleBlocks::open_account)
   double arrived = 0;                    // seconds, any origin, the same as `now`
   std::optional<double> first_token_by;  // seconds: due then instead
   int64_t rows = 0;                      // prompt rows that it will take
 };
 
-/// Not thread-safe: the engine's thread owns it. push and remove are logarithmic; order() is linear in lanes times
-/// look_ahead.
+/// Not thread-safe: the engine's thread owns it. push is linear in lanes; remove is logarithmic; order() takes lanes +
+/// look_ahead * log(lanes).
 class WaitingQueue {
  public:
   explicit WaitingQueue(QueuePolicy policy = {}) : policy_(policy) {}
@@ -51,6 +50,9 @@ class WaitingQueue {
   std::span<const SequenceId> order(double now);
   /// `rows` prompt rows were given to a tenant.
   void charge(uint32_t tenant, int64_t rows);
+  /// The number stands for somebody else from now on, who has been given nothing. So as many tenants are remembered as
+  /// there are accounts, which IdleBlocks bounds.
+  void forget(uint32_t tenant);
 
   const Waiting* find(SequenceId id) const;
   size_t size() const { return entries_.size(); }
@@ -74,6 +76,11 @@ class WaitingQueue {
     std::set<Place> places;
     std::set<Place>::const_iterator next;  // of order()
   };
+  /// A lane in order(): who stands first in it, and the rank and rows by which it is compared.
+  struct Candidate {
+    Lane* lane = nullptr;
+    int64_t rank = 0, served = 0;
+  };
   struct Entry {
     Waiting waiting;
     Lane* lane = nullptr;
@@ -88,6 +95,7 @@ class WaitingQueue {
   std::unordered_map<SequenceId, Entry> entries_;
   std::unordered_map<uint32_t, int64_t> served_;  // prompt rows by tenant
   std::unordered_map<uint32_t, int64_t> ahead_;   // scratch of order(): rows that candidates before would take
+  std::vector<Candidate> candidates_;             // scratch of order(): a heap
   std::vector<SequenceId> order_;
   uint64_t pushes_ = 0;
 };

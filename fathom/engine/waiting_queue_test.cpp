@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
+#include <tuple>
+#include <vector>
 
 #include "fathom/base/philox.h"
 
@@ -123,6 +127,65 @@ TEST(WaitingQueue, RandomTrafficIsServedWhollyAndWithoutStarving) {
   EXPECT_TRUE(queue.empty());
   EXPECT_TRUE(arrived.empty());
   EXPECT_LT(longest, 30) << "seconds";
+}
+
+TEST(WaitingQueue, AForgottenTenantHasBeenGivenNothing) {
+  WaitingQueue queue;
+  queue.charge(1, 1'000);
+  queue.charge(2, 500);
+  queue.push(one(1, 0, 2)), queue.push(one(2, 0, 1));
+  EXPECT_THAT(order(queue, 0), ElementsAre(1, 2));
+  queue.remove(2);
+  queue.forget(1);
+  queue.push(one(3, 0, 1, 0.0, 100));  // level with tenant 2, due after it
+  queue.push(one(4, 0, 2));
+  EXPECT_THAT(order(queue, 0), ElementsAre(1, 3, 4));
+}
+
+// Against the definition: whoever is first among all lanes, again and again.
+TEST(WaitingQueue, ItsOrderIsThatOfAPlainSearch) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    const auto random = [&](uint32_t i, uint32_t what, uint32_t below) {
+      return philox(seed, {i, what, 0, 0})[0] % below;
+    };
+    WaitingQueue queue({.ageing_seconds = 10, .patience_seconds = 0.5, .look_ahead = 40});
+    std::map<uint32_t, int64_t> given;
+    std::vector<Waiting> left;
+    for (uint32_t tenant = 0; tenant < 5; ++tenant) queue.charge(tenant, given[tenant] = random(tenant, 0, 400));
+    for (uint32_t i = 0; i < 70; ++i) {
+      left.push_back(one(i + 1, int(random(i, 1, 3)), random(i, 2, 5), random(i, 3, 30), 10 + random(i, 4, 200)));
+      const bool away = std::none_of(left.begin(), left.end() - 1,
+                                     [&](const Waiting& other) { return other.tenant == left.back().tenant; });
+      if (away && i > 0) {
+        int64_t least = 1 << 30;
+        for (size_t k = 0; k < i; ++k) least = std::min(least, given[left[k].tenant]);
+        given[left.back().tenant] = std::max(given[left.back().tenant], least);
+      }
+      queue.push(left.back());
+    }
+    const double now = 40;
+    const auto rank = [&](const Waiting& w) { return w.priority + int64_t(std::floor((now - w.arrived) / 10)); };
+    // Only the first of a lane may come: by due time within priority and tenant.
+    const auto leads = [&](const Waiting& w) {
+      return std::none_of(left.begin(), left.end(), [&](const Waiting& other) {
+        return other.priority == w.priority && other.tenant == w.tenant &&
+               std::pair(other.arrived, other.id) < std::pair(w.arrived, w.id);
+      });
+    };
+    const auto found = order(queue, now);
+    ASSERT_EQ(found.size(), 40u);
+    for (const SequenceId id : found) {
+      const Waiting* best = nullptr;
+      for (const Waiting& w : left) {
+        if (!leads(w)) continue;
+        const auto key = [&](const Waiting& v) { return std::tuple(-rank(v), given[v.tenant], v.arrived, v.id); };
+        if (best == nullptr || key(w) < key(*best)) best = &w;
+      }
+      ASSERT_EQ(id, best->id) << "seed " << seed;
+      given[best->tenant] += best->rows;
+      std::erase_if(left, [&](const Waiting& w) { return w.id == id; });
+    }
+  }
 }
 
 }  // namespace
