@@ -1,7 +1,5 @@
 #include "fathom/cli/log.h"
 
-#include <algorithm>
-#include <array>
 #include <string>
 
 #include "fathom/cli/terminal.h"
@@ -9,10 +7,8 @@
 namespace fathom::cli {
 
 void log(const Common& common, LogLevel level, std::string_view text) {
-  constexpr std::array<std::string_view, 5> kNames = {"error", "warn", "info", "debug", "trace"};
-  const auto limit = std::find(kNames.begin(), kNames.end(), common.log_level) - kNames.begin();
-  if (int(level) > limit) return;
-  print_note("level=" + std::string(kNames[size_t(level)]) + " " + std::string(text) + "\n");
+  if (level > log_level_of(common.log_level).value_or(LogLevel::warn)) return;
+  print_note(log_line(LogFormat::human, "", level, text, {}) + "\n");
 }
 
 }  // namespace fathom::cli
