@@ -4,6 +4,7 @@
 // that no view can reach beyond its file: a short shard is an error here, never zeros or a signal later. What the
 // tensors should be is the model's knowledge: fathom/model/tensor_list.h. Source: spec/checkpoint.md 1.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -65,6 +66,12 @@ class Checkpoint {
   std::span<const ShardInfo> shards() const { return shards_; }
   /// What does not stop the use of it, one line each: metadata.total_size differs, shards that the index does not name.
   const std::vector<std::string>& warnings() const { return warnings_; }
+  /// SHA-256 of what the checkpoint is: configuration, name, dtype and shape of every tensor, and up to 256 samples of
+  /// their bytes, the same places for the same tensors. Not of how it is stored: folder, shards, dates and the prefix
+  /// `model.` make no difference. It tells checkpoints of different training apart, and names one on every host; it is
+  /// no checksum: a single altered byte between the samples goes unseen. Below 1 MiB it reads everything. Under 50 ms
+  /// for 96,085 tensors of 510 GB, plus up to 256 page faults. Source: docs/formats/prefix-keys.md.
+  std::array<uint8_t, 32> identity() const;
   /// Sum over all tensors.
   int64_t tensor_bytes() const;
 

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
+#include "fathom/base/sha256.h"
 #include "fathom/checkpoint/checkpoint_writer.h"
 #include "fathom/checkpoint/safetensors.h"
 
@@ -246,6 +248,91 @@ TEST(WithCommas, GroupsThreeDigits) {
   EXPECT_EQ(with_commas(1000), "1,000");
   EXPECT_EQ(with_commas(-123456), "-123,456");
   EXPECT_EQ(with_commas(510286023000), "510,286,023,000");
+}
+
+TEST(CheckpointIdentity, IsThatOfTheFilesNotOfTheirPlace) {
+  const auto folder = Checkpoint::open(std::string(FATHOM_SOURCE_DIR) + "/models/mini");
+  const auto embedded = Checkpoint::open(embedded_model());
+  EXPECT_EQ(folder->identity(), embedded->identity());
+  EXPECT_EQ(folder->identity(), folder->identity());
+}
+
+// docs/formats/prefix-keys.md, written out for one tensor of four bytes.
+TEST_F(CheckpointFolder, IdentityIsTheHashOfTheFormat) {
+  write("config.json", "{ \"a\": 1 }");
+  write("model.safetensors", shard({{"model.w", DType::f32, {1}}}, 7));
+  const auto framed = [](char kind, std::string_view bytes) {
+    std::string out(1, kind);
+    for (int i = 0; i < 8; ++i) out += char(uint64_t(bytes.size()) >> (8 * i));
+    return out + std::string(bytes);
+  };
+  const std::string text = framed(1, "fathom checkpoint") + framed(2, R"({"a":1})") +
+                           framed(3, std::string("w\0F32\0\1\0\0\0\0\0\0\0", 14)) +
+                           framed(4, std::string(8, '\0') + std::string(4, '\7'));
+  Sha256 want;
+  want.add({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  EXPECT_EQ(Checkpoint::open(folder_)->identity(), want.digest());
+}
+
+// Below 1 MiB every byte counts; so do every header and the configuration, and nothing else does.
+TEST_F(CheckpointFolder, IdentityChangesWithEveryByteHeaderAndSetting) {
+  const std::vector<TensorSpec> tensors = {{"a", DType::bf16, {3, 2}}, {"b", DType::i8, {}}};
+  const auto identity = [&](const std::string& config, std::vector<TensorSpec> specs, std::string file) {
+    write("config.json", config);
+    write("model.safetensors", file.empty() ? shard(specs) : file);
+    const auto opened = Checkpoint::open(folder_);
+    EXPECT_TRUE(opened.ok()) << to_string(opened.error());
+    return opened->identity();
+  };
+  std::vector<std::array<uint8_t, 32>> seen;
+  seen.push_back(identity("{}", tensors, ""));
+  seen.push_back(identity(R"({"x":1})", tensors, ""));
+  seen.push_back(identity("{}", {{"a", DType::bf16, {2, 3}}, {"b", DType::i8, {}}}, ""));
+  seen.push_back(identity("{}", {{"a", DType::f16, {3, 2}}, {"b", DType::i8, {}}}, ""));
+  seen.push_back(identity("{}", {{"c", DType::bf16, {3, 2}}, {"b", DType::i8, {}}}, ""));
+  seen.push_back(identity("{}", {{"a", DType::bf16, {3, 2}}, {"b", DType::i8, {1}}}, ""));
+  const std::string file = shard(tensors);
+  for (size_t i = file.size() - 13; i < file.size(); ++i) {
+    std::string changed = file;
+    changed[i] = 2;
+    seen.push_back(identity("{}", tensors, changed));
+  }
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end());
+}
+
+TEST_F(CheckpointFolder, IdentityDoesNotDependOnShardsAndPrefix) {
+  const std::vector<TensorSpec> tensors = {{"a", DType::bf16, {3}}, {"b", DType::f32, {5, 2}}};
+  write("config.json", "{}");
+  write("model.safetensors", shard(tensors));
+  const auto one = Checkpoint::open(folder_)->identity();
+  std::filesystem::remove(folder_ + "/model.safetensors");
+  write("x-1.safetensors", shard({{"model.b", DType::f32, {5, 2}}}));
+  write("x-2.safetensors", shard({{"model.a", DType::bf16, {3}}}));
+  write("model.safetensors.index.json", R"({"weight_map":{"model.a":"x-2.safetensors","model.b":"x-1.safetensors"}})");
+  const auto two = Checkpoint::open(folder_);
+  ASSERT_TRUE(two.ok()) << to_string(two.error());
+  EXPECT_EQ(two->identity(), one);
+}
+
+// Of large data the samples count: a training step changes nearly all bytes, and so at least one of them.
+TEST_F(CheckpointFolder, IdentityOfALargeCheckpointSeesOtherWeights) {
+  std::vector<TensorSpec> tensors;
+  for (int i = 0; i < 40; ++i) {
+    tensors.push_back({"big." + std::to_string(i), DType::i8, {300, 1'000}});
+    tensors.push_back({"small." + std::to_string(i), DType::f32, {8}});
+  }
+  write("config.json", "{}");
+  std::string file = shard(tensors);
+  write("model.safetensors", file);
+  const auto before = Checkpoint::open(folder_)->identity();
+  // All small ones lie behind the big ones by name, and are a ten-thousandth of the bytes.
+  std::vector<uint8_t> changed(file.begin(), file.end());
+  const auto opened = Checkpoint::open(folder_);
+  const TensorInfo* small = opened->find("small.7");
+  for (int64_t i = 0; i < 32; ++i) file[size_t(small->offset + i)] = 2;
+  write("model.safetensors", file);
+  EXPECT_NE(Checkpoint::open(folder_)->identity(), before);
 }
 
 }  // namespace
