@@ -1,0 +1,24 @@
+#include "fathom/server/engine_port.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fathom {
+
+EnginePort port_of(Engine& engine) {
+  const ModelConfig& config = engine.config();
+  const EngineOptions& options = engine.options();
+  EnginePort port;
+  port.submit = [&engine](Request request) { return engine.submit(std::move(request)); };
+  port.cancel = [&engine](RequestId id) { engine.cancel(id); };
+  port.step = [&engine] { return engine.step(); };
+  port.limits.vocabulary = config.vocab_size;
+  port.limits.context = options.context;
+  port.limits.drafts = config.num_nextn_predict_layers > 0 ? std::min(config.dspark_block_size, kMaxDrafts) : 0;
+  port.limits.eos_id = config.eos_token_id;
+  port.limits.blacklist = options.token_blacklist;
+  port.sequences = options.sequences;
+  return port;
+}
+
+}  // namespace fathom

@@ -1,0 +1,26 @@
+// fathom/server/engine_port.h
+// What the service needs of an engine, as functions: the real one, or a clock that plays one in tests and benchmarks.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "fathom/engine/engine.h"
+#include "fathom/engine/request.h"
+
+namespace fathom {
+
+/// All functions are called on one thread, one at a time. They mean what Engine's members of the same names mean; step
+/// may block as long as a step takes.
+struct EnginePort {
+  std::function<Result<RequestId>(Request)> submit;
+  std::function<void(RequestId)> cancel;
+  std::function<std::span<const Event>()> step;  // valid until the next call
+  RequestLimits limits;                          // what check_request asks, before anything is queued
+  int sequences = 1;                             // that run at once; more than these wait
+};
+
+/// `engine` must outlive every use of the port.
+EnginePort port_of(Engine& engine);
+
+}  // namespace fathom
