@@ -7,7 +7,7 @@
 
 #include "fathom/base/check.h"
 #include "fathom/base/json.h"
-#include "fathom/recipe/testing/random_answer.h"
+#include "fathom/recipe/testing/read_answer.h"
 
 namespace {
 

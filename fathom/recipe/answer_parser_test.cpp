@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "fathom/recipe/testing/random_answer.h"
+#include "fathom/recipe/testing/read_answer.h"
 
 namespace fathom::recipe {
 namespace {
@@ -251,13 +251,13 @@ TEST(AnswerParserTest, D14NothingIsEmittedForEmptyChunksAndAroundJson) {
 // -- properties -------------------------------------------------------------------------------------------------------
 
 TEST(AnswerParserProperty, LenientResultsDoNotDependOnTheCuts) {
-  answers::RandomAnswers random(1);
+  Dice dice(1, 400);
   for (int i = 0; i < 8'000; ++i) {
-    const Parsing parsing = random.parsing(Policy::lenient);
-    const std::string text = random.text();
+    const Parsing parsing = answers::random_parsing(dice, Policy::lenient);
+    const std::string text = answers::random_output(dice);
     const auto whole = read(parsing, {text});
     for (int cut = 0; cut < 3; ++cut) {
-      const auto other = read(parsing, random.cut(text));
+      const auto other = read(parsing, answers::random_cut(dice, text));
       ASSERT_TRUE(whole.same_as(other)) << i << ": " << text << "\ncontent " << whole.content << "\n     or "
                                         << other.content;
     }
@@ -265,11 +265,11 @@ TEST(AnswerParserProperty, LenientResultsDoNotDependOnTheCuts) {
 }
 
 TEST(AnswerParserProperty, LenientArgumentsOfWholeCallsAreJsonObjectsAndMarkupIsNeverShown) {
-  answers::RandomAnswers random(2);
+  Dice dice(2, 400);
   int complete = 0, dropped = 0;
   for (int i = 0; i < 8'000; ++i) {
-    const Parsing parsing = random.parsing(Policy::lenient);
-    const std::string text = random.text();
+    const Parsing parsing = answers::random_parsing(dice, Policy::lenient);
+    const std::string text = answers::random_output(dice);
     const auto answer = read(parsing, {text});
     for (size_t n = 0; n < answer.calls.size(); ++n) {
       const auto& call = answer.calls[n];
@@ -290,12 +290,12 @@ TEST(AnswerParserProperty, LenientArgumentsOfWholeCallsAreJsonObjectsAndMarkupIs
 }
 
 TEST(AnswerParserProperty, StrictResultsDoNotDependOnTheCutsButInJsonMode) {
-  answers::RandomAnswers random(3);
+  Dice dice(3, 400);
   for (int i = 0; i < 5'000; ++i) {
-    Parsing parsing = random.parsing(Policy::strict);
+    Parsing parsing = answers::random_parsing(dice, Policy::strict);
     parsing.json_output = false;
-    const std::string text = random.text();
-    ASSERT_TRUE(read(parsing, {text}).same_as(read(parsing, random.cut(text)))) << i << ": " << text;
+    const std::string text = answers::random_output(dice);
+    ASSERT_TRUE(read(parsing, {text}).same_as(read(parsing, answers::random_cut(dice, text)))) << i << ": " << text;
   }
 }
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <set>
 
-#include "fathom/recipe/testing/random_answer.h"
+#include "fathom/recipe/testing/read_answer.h"
 #include "fathom/tokenizer/sample_tokenizer.h"
 
 namespace fathom::recipe {
@@ -329,12 +329,12 @@ TEST(AnswerReaderTest, MistakesCloseTheReader) {
 }
 
 TEST(AnswerReaderProperty, LenientResultsAndCountsOfTokensDoNotDependOnTheCuts) {
-  answers::RandomAnswers random(4);
+  Dice dice(4, 400);
   for (int i = 0; i < 4'000; ++i) {
-    const Parsing parsing = random.parsing(Policy::lenient);
-    const std::string text = random.text();
+    const Parsing parsing = answers::random_parsing(dice, Policy::lenient);
+    const std::string text = answers::random_output(dice);
     std::vector<std::vector<int32_t>> chunks;
-    for (const std::string& piece : random.cut(text)) chunks.push_back(bytes(piece));
+    for (const std::string& piece : answers::random_cut(dice, text)) chunks.push_back(bytes(piece));
     const auto answer = read_tokens(parsing, chunks), whole = read_tokens(parsing, {bytes(text)});
     ASSERT_TRUE(answer.same_as(whole)) << text;
     ASSERT_TRUE(answer.same_as(answers::read(parsing, {text}))) << text;
