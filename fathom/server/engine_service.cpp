@@ -205,6 +205,7 @@ void EngineService::State::deliver(Delivery& delivery) {
     return;
   }
   Open& one = *delivery.to;
+  delivery.event.request = one.ticket;
   if (one.sink.on_event) call(one, [&] { one.sink.on_event(delivery.event); });
   if (!delivery.event.finish) return;
   const double took = seconds(Clock::now() - one.submitted);
@@ -237,7 +238,7 @@ void EngineService::State::run_answers() {
     if (Clock::now() < next_tick) continue;
     next_tick = Clock::now() + options.tick;
     for (const OpenRequest& one : listening) {
-      if (one->sink.on_tick) call(*one, [&] { one->sink.on_tick(); });
+      if (one->sink.on_tick) call(*one, [&] { one->sink.on_tick(one->ticket); });
     }
   }
 }

@@ -27,8 +27,8 @@ using Ticket = uint64_t;
 /// Where the events of one request go. Both are called on the thread of the answers, never at the same time, and must
 /// not block. `on_event`: the last call has `finish`; there is exactly one such call, and nothing after it.
 struct RequestSink {
-  std::function<void(const Event&)> on_event;
-  std::function<void()> on_tick;  // four times a second while the request is open; may be empty
+  std::function<void(const Event&)> on_event;  // its `request` is the ticket
+  std::function<void(Ticket)> on_tick;         // four times a second while the request is open; may be empty
 };
 
 struct EngineServiceOptions {

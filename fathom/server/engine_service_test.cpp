@@ -34,7 +34,7 @@ struct Listener {
               events.push_back(event);
               changed.notify_all();
             },
-            [this] {
+            [this](Ticket) {
               const std::lock_guard lock(mutex);
               ++ticks;
               changed.notify_all();
