@@ -1,0 +1,40 @@
+#include "fathom/engine/counted_allocations.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <thread>
+
+namespace {
+thread_local int64_t allocations = 0;
+
+void* counted(size_t bytes) {
+  ++allocations;
+  if (void* out = std::malloc(bytes > 0 ? bytes : 1)) return out;
+  throw std::bad_alloc();
+}
+}  // namespace
+
+void* operator new(size_t bytes) { return counted(bytes); }
+void* operator new[](size_t bytes) { return counted(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+
+namespace fathom {
+
+int64_t allocations_of_this_thread() { return allocations; }
+
+TEST(CountedAllocations, CountsThisThreadAlone) {
+  const int64_t before = allocations_of_this_thread();
+  auto one = std::make_unique<int>(1);
+  EXPECT_EQ(allocations_of_this_thread(), before + 1);
+  int64_t there = -1;
+  std::thread([&] { there = allocations_of_this_thread(); }).join();
+  EXPECT_LE(there, 0);
+}
+
+}  // namespace fathom
