@@ -139,24 +139,24 @@ void Answer::give_life() {
 }
 
 void Answer::end(const Finish& finish) {
-  record_.usage = finish.usage;
-  record_.finish_reason = name_of(finish.reason);
-  record_.calls_dropped = reader_.calls_dropped();
+  outcome_.usage = finish.usage;
+  outcome_.finish_reason = name_of(finish.reason);
+  outcome_.calls_dropped = reader_.calls_dropped();
   if (responder_->gone()) given_up_ = true;
   if (given_up_) {
-    record_.status = kClientGone;
+    outcome_.status = kClientGone;
   } else if (stopped_ || finish.reason == FinishReason::stop || finish.reason == FinishReason::length) {
     end_well(finish);
   } else {
     const Error shutting_down{ErrorCode::interrupted, "the request was cancelled", "", ""};
     end_badly(finish.error ? *finish.error : shutting_down);
   }
-  record_.told = reader_.usage();
-  record_.told.prompt_tokens = plan_.prompt_tokens;
-  record_.told.cached_tokens = finish.usage.cached_tokens;
-  record_.arguments_repaired = reader_.arguments_repaired();
+  outcome_.told = reader_.usage();
+  outcome_.told.prompt_tokens = plan_.prompt_tokens;
+  outcome_.told.cached_tokens = finish.usage.cached_tokens;
+  outcome_.arguments_repaired = reader_.arguments_repaired();
   responder_.reset();
-  if (plan_.on_end) plan_.on_end(std::move(record_));
+  if (plan_.on_end) plan_.on_end(std::move(outcome_));
 }
 
 void Answer::end_well(const Finish& finish) {
@@ -170,15 +170,16 @@ void Answer::end_well(const Finish& finish) {
   recipe::AnswerEnd end = reader_.end();
   end.usage.prompt_tokens = plan_.prompt_tokens;
   end.usage.cached_tokens = finish.usage.cached_tokens;
-  record_.finish_reason = word_of(end.reason);
-  record_.calls_dropped = reader_.calls_dropped();
+  outcome_.finish_reason = word_of(end.reason);
+  outcome_.calls_dropped = reader_.calls_dropped();
   if (plan_.body) {
     std::visit(
         [&](auto& body) {
           body.finish(end);
-          body.append_to(record_.body);
+          body.append_to(outcome_.body);
         },
         *plan_.body);
+    if (plan_.keep) plan_.keep(outcome_.body);
   }
   if (plan_.writer) {
     begin_stream();
@@ -193,7 +194,7 @@ void Answer::end_well(const Finish& finish) {
     responder_->end();
     return;
   }
-  std::string sent = record_.body;
+  std::string sent = outcome_.body;
   if (plan_.receipt) add_receipt(sent, finish.usage);
   if (header_sent_) {
     responder_->write(sent);
@@ -205,12 +206,12 @@ void Answer::end_well(const Finish& finish) {
 }
 
 void Answer::end_badly(const Error& error) {
-  record_.error = error;
+  outcome_.error = error;
   const int wait = plan_.retry_after_seconds ? plan_.retry_after_seconds() : 1;
   Refusal refusal = refusal_of(told_to_client(error), wait);
   // The engine's failures while it runs are not the fault of how much is asked.
   if (refusal.status == 429) refusal.status = 503;
-  record_.status = refusal.status;
+  outcome_.status = refusal.status;
   if (!header_sent_) {
     net::HttpAnswer answer = error_answer(refusal, plan_.dialect, plan_.policy, plan_.request_id);
     for (const net::HttpField& field : plan_.fields.fields) answer.fields.add(field.name, field.value);

@@ -2,7 +2,8 @@
 // One answer on its way from the engine to a client: joins the events of a ticket to the codec's reader, and its parts
 // to a writer of one API, as one JSON body or as server-sent events.
 //
-//   - A stream's header goes out with the first token, or 0.7 s after the request: until then a failure is still an
+//   - A stream's header goes out with the first token, or half a second after the request: until then a failure is
+//   still an
 //     HTTP error, and no client waits a second for a sign (case http-04).
 //   - After 10 s without an event the stream gives the sign of life that clients of its API count (codec-policy.md 5).
 //     A complete answer sends its header and then blanks, which JSON allows before a value; if it fails after that, the
@@ -36,7 +37,7 @@ using BodyWriter =
     std::variant<recipe::ChatCompletionsBody, recipe::ResponsesBody, recipe::MessagesBody, TextCompletionBody>;
 
 /// How the answer ended: for the log, the metrics and the limits of the key.
-struct AnswerRecord {
+struct AnswerOutcome {
   int status = 200;           // 499: the client went away before the end
   std::string finish_reason;  // stop, length, tool_calls, cancelled, rejected, failed
   std::optional<Error> error;
@@ -63,9 +64,10 @@ struct AnswerPlan {
   net::HttpFields fields;  // of every answer to this request
   std::chrono::steady_clock::time_point begun;
   std::function<int()> retry_after_seconds;
-  std::function<void(AnswerRecord)> on_end;  // once, as the last thing
+  std::function<void(const std::string& body)> keep;  // gets the complete body before the client does; may be empty
+  std::function<void(AnswerOutcome)> on_end;          // once, as the last thing
 
-  std::chrono::milliseconds header_delay{700};
+  std::chrono::milliseconds header_delay{500};
   std::chrono::milliseconds silence{10'000};  // then a sign of life
 };
 
@@ -103,7 +105,7 @@ class Answer {
   bool started_ = false;      // the opening events are out
   bool stopped_ = false;      // a stop text was found
   bool given_up_ = false;     // nobody reads any more
-  AnswerRecord record_;
+  AnswerOutcome outcome_;
 };
 
 /// The sink that hands a request's events to its answer.

@@ -1,0 +1,30 @@
+// POST /v1/completions: a plain continuation.
+#include <utility>
+
+#include "fathom/server/generate.h"
+#include "fathom/server/model_names.h"
+#include "fathom/server/route.h"
+
+namespace fathom {
+
+void answer_completions(Service& service, const SharedExchange& exchange) {
+  const auto refuse = [&](const Error& error) {
+    service.refuse(*exchange, refusal_of(error, service.engine().retry_after_seconds()));
+  };
+  auto request = read_text_completion(exchange->request.body, service.tokenizer(), service.engine().limits());
+  if (!request) return refuse(request.error());
+  if (auto known = check_model(request->model, service.options().conversion); !known) return refuse(known.error());
+
+  AnswerPlan plan = plan_of(service, exchange);
+  const TextCompletionForm form{
+      {Service::new_id("cmpl-"), request->model, service.now()}, request->include_usage, &service.tokenizer()};
+  if (request->stream) {
+    plan.writer = TextCompletionWriter(form);
+  } else {
+    plan.body = TextCompletionBody(form);
+  }
+  plan.done_frame = true;
+  generate(service, exchange, std::move(request->question), std::move(plan));
+}
+
+}  // namespace fathom
