@@ -103,7 +103,8 @@ SimulatedSpeculation::Decision SimulatedSpeculation::decide(std::span<const Entr
     case SpeculationPolicy::fixed: decision.policy = DraftPolicy::fixed; return decision;
     case SpeculationPolicy::scheduled: decision.policy = DraftPolicy::scheduled; break;
     case SpeculationPolicy::guarded:
-      decision.policy = mixed || sequences == 0 ? DraftPolicy::scheduled : guard_.choose(sequences);
+      if (!mixed && sequences > 0) last_ = guard_.choose(sequences);
+      decision.policy = last_;
   }
   if (decision.policy != DraftPolicy::scheduled || sequences == 0) return decision;
   // The round before the one that is verified: a sequence with a step in flight has not shown the newest one yet.

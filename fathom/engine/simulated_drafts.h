@@ -106,6 +106,7 @@ class SimulatedSpeculation {
   CostCorrection correction_;
   VerificationPlanner planner_;
   DraftGuard guard_;
+  DraftPolicy last_ = DraftPolicy::scheduled;  // of the guard; a step with prompt pieces keeps it
   std::vector<Rounds> rounds_;
   std::vector<float> values_;
   std::vector<int> drafts_;

@@ -167,16 +167,14 @@ CostCurve curve_of(const std::vector<std::vector<double>>& table) {
 Json table_of(const CostCurve& curve) {
   Json out = Json::array();
   for (const CostPoint& point : curve) {
-    Json& row = out.push(Json::array());
-    row.push(Json::of(point.rows));
-    row.push(Json::of(point.milliseconds));
+    out.push(Json::array().push(Json::of(point.rows)).push(Json::of(point.milliseconds)));
   }
   return out;
 }
 
 }  // namespace
 
-void add_decode(StepWork& work, const MachineCost& machine, int64_t context, int rows) {
+void add_decode(SimulatedStep& work, const MachineCost& machine, int64_t context, int rows) {
   const ContextCost cost = at(machine.contexts, context);
   work.decode_rows += rows;
   work.read_ms += cost.read_ms;  // the rows of one sequence share the scan
@@ -184,7 +182,7 @@ void add_decode(StepWork& work, const MachineCost& machine, int64_t context, int
   ++work.sequences;
 }
 
-void add_prompt(StepWork& work, const MachineCost& machine, int64_t first, int rows, int decoder_rows) {
+void add_prompt(SimulatedStep& work, const MachineCost& machine, int64_t first, int rows, int decoder_rows) {
   const ContextCost cost = at(machine.contexts, first + rows / 2);
   work.prompt_rows += rows;
   work.decoder_prompt_rows += decoder_rows;
@@ -198,7 +196,7 @@ int padded_rows(const MachineCost& machine, int rows) {
   return (rows + step - 1) / step * step;
 }
 
-double forward_ms(const MachineCost& machine, const StepWork& work) {
+double forward_ms(const MachineCost& machine, const SimulatedStep& work) {
   int64_t rows = machine.overlaps ? work.rows() : work.decode_rows;
   double arithmetic = work.row_ms;
   if (work.prompt_rows == 0) {
@@ -225,7 +223,7 @@ CostCurve start_curve(const MachineCost& machine, int most_rows) {
   }
   sizes.push_back(padded_rows(machine, std::max(most_rows, 1)));
   const auto curve = measure_cost_curve(sizes, [&](int rows) -> Result<double> {
-    StepWork work;
+    SimulatedStep work;
     add_decode(work, machine, 0, rows);
     return forward_ms(machine, work);
   });
@@ -337,12 +335,14 @@ Json to_json(const MachineCost& machine) {
   out.set("from", Json::of(machine.from));
   out.set("weights", table_of(machine.weights));
   if (!machine.contexts.empty()) {
-    Json& contexts = out.set("contexts", Json::array());
+    Json contexts = Json::array();
     for (const ContextCost& cost : machine.contexts) {
-      Json& row = contexts.push(Json::array());
+      Json row = Json::array();
       row.push(Json::of(cost.tokens));
       for (const double value : {cost.read_ms, cost.row_ms, cost.prompt_row_ms}) row.push(Json::of(value));
+      contexts.push(std::move(row));
     }
+    out.set("contexts", std::move(contexts));
   }
   if (!machine.draft.empty()) out.set("draft", table_of(machine.draft));
   out.set("step_ms", Json::of(machine.step_ms));

@@ -47,20 +47,20 @@ struct MachineCost {
 };
 
 /// One step as far as its time goes.
-struct StepWork {
+struct SimulatedStep {
   int64_t decode_rows = 0, prompt_rows = 0, decoder_prompt_rows = 0;
   double read_ms = 0, row_ms = 0;  // of caches; of arithmetic
   int sequences = 0;               // that decode
   int64_t rows() const { return decode_rows + prompt_rows; }
 };
-void add_decode(StepWork& work, const MachineCost& machine, int64_t context, int rows);
+void add_decode(SimulatedStep& work, const MachineCost& machine, int64_t context, int rows);
 /// `decoder_rows` of the `rows` run the decoder half too.
-void add_prompt(StepWork& work, const MachineCost& machine, int64_t first, int rows, int decoder_rows);
+void add_prompt(SimulatedStep& work, const MachineCost& machine, int64_t first, int rows, int decoder_rows);
 
 /// Rows that the graph has which runs so many decode rows.
 int padded_rows(const MachineCost& machine, int rows);
 /// The forward pass. A step of decode rows alone pays for its padding.
-double forward_ms(const MachineCost& machine, const StepWork& work);
+double forward_ms(const MachineCost& machine, const SimulatedStep& work);
 double draft_ms(const MachineCost& machine, int sequences);
 double host_ms(const MachineCost& machine, int sequences);
 

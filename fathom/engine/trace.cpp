@@ -214,12 +214,11 @@ std::string write_trace(const std::vector<TraceRequest>& requests) {
     if (request.max_tokens != 0) line.set("max_tokens", Json::of(request.max_tokens));
     if (request.answers != 1) line.set("answers", Json::of(request.answers));
     if (!request.prefix.empty()) {
-      Json& parts = line.set("prefix", Json::array());
+      Json parts = Json::array();
       for (const TextPart& part : request.prefix) {
-        Json& pair = parts.push(Json::array());
-        pair.push(Json::of(int64_t(part.seed)));
-        pair.push(Json::of(part.tokens));
+        parts.push(Json::array().push(Json::of(int64_t(part.seed))).push(Json::of(part.tokens)));
       }
+      line.set("prefix", std::move(parts));
     }
     check(request.seed <= kMostSeed && request.output_seed <= kMostSeed, "seeds are below 2^63");
     line.set("seed", Json::of(int64_t(request.seed)));
@@ -232,8 +231,9 @@ std::string write_trace(const std::vector<TraceRequest>& requests) {
     set_seconds(line, "pause_seconds", request.pause_seconds);
     set_seconds(line, "cancel_seconds", request.cancel_seconds);
     if (!request.acceptance.empty()) {
-      Json& rates = line.set("acceptance", Json::array());
+      Json rates = Json::array();
       for (const double rate : request.acceptance) rates.push(Json::of(rate));
+      line.set("acceptance", std::move(rates));
     }
     append_json(out, line);
     out += '\n';
