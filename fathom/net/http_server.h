@@ -6,7 +6,7 @@
 // say through a responder is queued and the io thread is woken. A read is pending on every connection, also while its
 // request runs: that is how a client that went away is noticed before the next byte is written. Deadlines are one
 // number a connection and one timer a thread, so that 10,000 idle connections cost some memory and nothing else.
-// Boost.Beast reads the header and the chunks of a request (http_request_reader.h), Asio moves bytes, OpenSSL seals
+// Boost.Beast reads the header and the chunks of a request (http/request_reader.h), Asio moves bytes, OpenSSL seals
 // them; none of them shows in this header.
 #pragma once
 #include <chrono>
@@ -22,8 +22,8 @@
 
 namespace fathom::net {
 
-class HttpConnection;  // http_connection.h, private to the room
-class HttpServerState;
+class HttpConnection;  // http/connection.h, private to the room
+struct HttpServerState;
 
 /// Where an answer goes when there is no connection: a caller in the same process, a test. All five are called by the
 /// thread that calls the responder. `respond` and `end` come at most once; `write` says false when nobody reads.
