@@ -78,6 +78,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void say_head(int status, const HttpFields& fields, Framing framing, int64_t content_length);
   void wake(std::unique_lock<std::mutex> lock);
 
+  /// The connection whose handler runs on this thread: what it says is sent when the handler returns, without a wake.
+  static inline thread_local HttpConnection* in_handler_ = nullptr;
+
   std::shared_ptr<Worker> worker_;
   ServerShared& shared_;
   boost::asio::ip::tcp::socket socket_;
