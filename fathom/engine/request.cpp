@@ -9,6 +9,8 @@
 namespace fathom {
 namespace {
 
+constexpr double kLongestTarget = 1e9;  // seconds
+
 std::string text_of(double value) {
   char buffer[32];
   std::snprintf(buffer, sizeof buffer, "%g", value);
@@ -128,6 +130,15 @@ Result<void> check_request(const Request& request, const RequestLimits& limits) 
   if (auto ids = check_ids(request, limits); !ids) return ids;
   if (auto numbers = check_numbers(request.sampling); !numbers) return numbers;
   if (auto tokens = check_tokens(request.sampling, limits); !tokens) return tokens;
+  const auto is_time = [](const std::optional<double>& seconds) {  // NaN has no place in any order of due times
+    return !seconds || (*seconds >= 0 && *seconds <= kLongestTarget);
+  };
+  if (!is_time(request.first_token_seconds)) {
+    return wrong("first_token_seconds", text_of(*request.first_token_seconds), "a number from 0 to 1e9, or none");
+  }
+  if (!is_time(request.between_tokens_seconds)) {
+    return wrong("between_tokens_seconds", text_of(*request.between_tokens_seconds), "a number from 0 to 1e9, or none");
+  }
   if (request.drafts && (*request.drafts < 0 || *request.drafts > limits.drafts)) {
     return wrong("drafts", std::to_string(*request.drafts), "0 to " + std::to_string(limits.drafts));
   }
