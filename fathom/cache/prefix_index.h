@@ -66,6 +66,7 @@ class PrefixIndex {
   /// One user less; the number is given out again when no user and no block is left.
   void close_root(int32_t root);
   int32_t account_of(int32_t root) const { return roots_[size_t(root)].account; }
+  KeyHash hash_of(int32_t root) const { return roots_[size_t(root)].hash; }
   int32_t account_of_block(int32_t block) const { return account_of(entries_[size_t(block)].root); }
   bool exact_root(int32_t root) const { return roots_[size_t(root)].exact; }
   /// What tells this root from every other one.

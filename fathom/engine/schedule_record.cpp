@@ -1,0 +1,128 @@
+#include "fathom/engine/schedule_record.h"
+
+#include <cmath>
+
+#include "fathom/base/philox.h"
+#include "fathom/engine/record_fields.h"
+
+namespace fathom {
+
+Json schedule_header(const SchedulerLimits& limits) {
+  // A limit more does not compile here, so that none is forgotten.
+  const auto& [context, sequences, step_rows, prompt_logit_rows, blocks, overcommit, passed_over, shape, snapshot_bytes,
+               snapshots, queue] = limits;
+  Json shapes = Json::object();
+  shapes.set("window", Json::of(shape.window)).set("backtrack", Json::of(shape.backtrack));
+  shapes.set("encoder_layers", Json::of(shape.encoder_layers)).set("decoder_layers", Json::of(shape.decoder_layers));
+  Json queues = Json::object();
+  queues.set("ageing_seconds", Json::of(queue.ageing_seconds));
+  queues.set("patience_seconds", Json::of(queue.patience_seconds)).set("look_ahead", Json::of(queue.look_ahead));
+  Json out = Json::object();
+  out.set("context", Json::of(context)).set("sequences", Json::of(sequences)).set("step_rows", Json::of(step_rows));
+  out.set("prompt_logit_rows", Json::of(prompt_logit_rows)).set("blocks", Json::of(int64_t(blocks)));
+  out.set("overcommit", Json::of(overcommit)).set("passed_over", Json::of(passed_over)).set("shape", std::move(shapes));
+  out.set("snapshot_bytes", Json::of(snapshot_bytes)).set("snapshot_budget_bytes", Json::of(snapshots.budget_bytes));
+  out.set("snapshot_seconds", Json::of(int64_t(snapshots.time_to_live.count()))).set("queue", std::move(queues));
+  Json header = Json::object();
+  header.set("format", Json::of(kScheduleRecordFormat)).set("version", Json::of(kScheduleRecordVersion));
+  header.set("limits", std::move(out));
+  return header;
+}
+
+Result<SchedulerLimits> limits_of_header(const Json& header, const ScheduleCaps& caps, std::string_view where) {
+  RecordFields top(header, where);
+  if (top.text("format") != kScheduleRecordFormat) {
+    return Error{ErrorCode::bad_input, "this is no record of a scheduler", std::string(where),
+                 "it begins with {\"format\":\"fathom schedule\",…"};
+  }
+  const int64_t version = top.whole("version", 0, 1'000'000);
+  if (top.ok() && version != kScheduleRecordVersion) {
+    return Error{ErrorCode::unsupported, "record of version " + std::to_string(version), std::string(where),
+                 "this build reads version " + std::to_string(kScheduleRecordVersion)};
+  }
+  constexpr int64_t kRows = int64_t(1) << 26;
+  SchedulerLimits out;
+  RecordFields limits = top.inner("limits");
+  out.context = limits.whole("context", 2, caps.context);
+  out.sequences = int(limits.whole("sequences", 1, caps.sequences));
+  out.step_rows = limits.whole("step_rows", 1, kRows);
+  out.prompt_logit_rows = limits.whole("prompt_logit_rows", 1, kRows);
+  out.blocks = int32_t(limits.whole("blocks", 1, caps.blocks));
+  out.overcommit = limits.number("overcommit", 0, 1e6);
+  out.passed_over = int(limits.whole("passed_over", 0, 1 << 30));
+  RecordFields shape = limits.inner("shape");
+  constexpr int kLayers = 10'000;
+  out.shape.window = int(shape.whole("window", 0, 1 << 20));
+  out.shape.backtrack = int(shape.whole("backtrack", 0, 1 << 20));
+  out.shape.encoder_layers = int(shape.whole("encoder_layers", 0, kLayers));
+  out.shape.decoder_layers = int(shape.whole("decoder_layers", 0, kLayers));
+  out.snapshot_bytes = limits.whole("snapshot_bytes", 0, caps.snapshot_bytes);
+  out.snapshots.budget_bytes = limits.whole("snapshot_budget_bytes", 0, caps.snapshot_bytes);
+  out.snapshots.time_to_live = std::chrono::seconds(limits.whole("snapshot_seconds", 0, int64_t(1) << 40));
+  RecordFields queue = limits.inner("queue");
+  out.queue.ageing_seconds = queue.number("ageing_seconds", 1e-3, 1e12);
+  out.queue.patience_seconds = queue.number("patience_seconds", 0, 1e12);
+  out.queue.look_ahead = int(queue.whole("look_ahead", 1, 1 << 30));
+  for (const RecordFields* part : {&top, &limits, &shape, &queue}) {
+    if (!part->ok()) return part->error();
+  }
+  return out;
+}
+
+namespace {
+
+template <class List, class Write>
+void append_list(std::string& out, const char* key, const List& list, Write write) {
+  if (list.empty()) return;
+  out += ",\"";
+  out += key;
+  out += "\":[";
+  bool first = true;
+  for (const auto& one : list) {
+    if (!first) out += ',';
+    first = false;
+    write(one);
+  }
+  out += ']';
+}
+
+}  // namespace
+
+void append_plan_fields(std::string& out, const StepPlan& plan) {
+  const auto numbers = [&](std::initializer_list<int64_t> values) {
+    char separator = '[';
+    for (const int64_t value : values) {
+      out += separator;
+      out += std::to_string(value);
+      separator = ',';
+    }
+    out += ']';
+  };
+  append_list(out, "rows", plan.rows, [&](const StepPlan::Rows& r) {
+    numbers({int64_t(r.sequence), r.first, r.count, r.decoder_count, r.drafts, r.logit_rows});
+  });
+  const auto copy = [&](const BlockCopy& one) { numbers({one.from, one.to}); };
+  append_list(out, "copies", plan.copies, copy);
+  append_list(out, "slot_copies", plan.slot_copies, copy);
+  append_list(out, "restores", plan.restores, [&](const StepPlan::Restore& one) {
+    numbers({int64_t(one.sequence), one.slot, one.position});
+  });
+  append_list(out, "preempted", plan.preempted, [&](SequenceId id) { out += std::to_string(id); });
+}
+
+std::string text_of(BlockName name) {
+  std::string out(16, '0');
+  for (int i = 0; i < 16; ++i) out[size_t(i)] = "0123456789abcdef"[name >> (60 - 4 * i) & 15];
+  return out;
+}
+
+std::array<int32_t, kBlockTokens> tokens_of(BlockName name) {
+  std::array<int32_t, kBlockTokens> out;
+  for (size_t i = 0; i < out.size(); i += 4) {
+    const auto words = philox(name, {uint32_t(i), 0, 0, 0});
+    for (size_t j = 0; j < 4; ++j) out[i + j] = int32_t(2 + words[j] % 0x7ffffffd);
+  }
+  return out;
+}
+
+}  // namespace fathom
