@@ -42,6 +42,10 @@ std::vector<OperationTime> medians(const std::vector<std::vector<OperationTime>>
   return out;
 }
 
+struct Stream : LiveSequence {
+  SequenceCache cache;
+};
+
 }  // namespace
 
 struct StepBench::State {
@@ -53,11 +57,11 @@ struct StepBench::State {
   std::optional<BatchBuilder> builder;
   int64_t step_rows = 0;
   bool per_operation = false;
-  std::vector<Sequence> sequences;
+  std::vector<Stream> sequences;
   std::vector<float> draft_logits, confidence;
 
   void clear() {
-    for (Sequence& sequence : sequences) free_sequence(*pools, sequence.cache);
+    for (Stream& sequence : sequences) free_sequence(*pools, sequence.cache);
     sequences.clear();
   }
 
@@ -65,8 +69,7 @@ struct StepBench::State {
     clear();
     const int64_t vocabulary = model->config().vocab_size;
     for (int64_t s = 0; s < c.batch; ++s) {
-      Sequence sequence;
-      sequence.id = SequenceId(s);
+      Stream sequence;
       for (int64_t i = 0; i < prompt; ++i) {
         const uint32_t random = philox(0, {uint32_t(s), uint32_t(i), 0, 0})[0];
         sequence.ids.push_back(int32_t(int64_t(random) % vocabulary));
@@ -74,13 +77,16 @@ struct StepBench::State {
       sequence.prompt_tokens = prompt;
       sequence.replay = plan_replay(model->replay_shape(), c.replay, prompt);
       sequences.push_back(std::move(sequence));
-      if (auto room = reserve(*pools, sequences.back().cache, most); !room) return room;
+      Stream& last = sequences.back();
+      if (auto room = reserve(*pools, last.cache, most); !room) return room;
+      last.blocks = last.cache.blocks;
+      last.slot = last.cache.slot;
     }
     return {};
   }
 
   View<const float, 2> forward(const StepPlan& plan) {
-    std::vector<const Sequence*> owners;
+    std::vector<const LiveSequence*> owners;
     for (const StepPlan::Rows& rows : plan.rows) owners.push_back(&sequences[size_t(rows.sequence)]);
     return model->forward(*queue, builder->build(plan, owners), memory);
   }
@@ -94,7 +100,7 @@ struct StepBench::State {
       int64_t left = step_rows;
       std::vector<size_t> ending;
       while (at < sequences.size() && left > 0) {
-        Sequence& sequence = sequences[at];
+        Stream& sequence = sequences[at];
         const int64_t count = std::min(left, until - sequence.cached);
         const bool last = sequence.cached + count == sequence.prompt_tokens;
         if (count > 0) {
@@ -122,7 +128,7 @@ struct StepBench::State {
     const auto logits = forward(plan);
     int64_t accepted = 0, row = 0;
     for (size_t s = 0; s < sequences.size(); ++s) {
-      Sequence& sequence = sequences[s];
+      Stream& sequence = sequences[s];
       const int count = plan.rows[s].count;
       int kept = 0;
       for (; kept < count; ++kept) {
@@ -145,7 +151,7 @@ struct StepBench::State {
     std::vector<int32_t> tokens, slots;
     std::vector<int64_t> last;
     std::vector<Replay> replay;
-    for (const Sequence& sequence : sequences) {
+    for (const Stream& sequence : sequences) {
       tokens.push_back(sequence.ids.back());
       last.push_back(sequence.cached - 1);
       slots.push_back(sequence.cache.slot);

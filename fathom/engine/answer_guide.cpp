@@ -79,6 +79,13 @@ Result<void> AnswerGuide::begin() {
   return {};
 }
 
+Result<void> AnswerGuide::take_back(int tokens) {
+  go_back(0);
+  matcher_.rollback(tokens);
+  filled_ = 0;
+  return begin();
+}
+
 Result<void> AnswerGuide::commit(std::span<const int32_t> tokens) {
   const auto same =
       size_t(std::mismatch(assumed_.begin(), assumed_.end(), tokens.begin(), tokens.end()).first - assumed_.begin());

@@ -4,8 +4,8 @@
 //
 // Drafts are proposed under the masks of the drafts before them, so that the masks of a round are ready when its drafts
 // are: verifying them fills nothing again. The matcher stays where the drafts have led it until the round is committed;
-// then it goes back to the last accepted one and on to what the target chose. A preemption drops drafts and changes
-// nothing here: what was generated stays accepted.
+// then it goes back to the last accepted one and on to what the target chose. After a preemption what was
+// generated stays accepted; tokens of a step that was in flight are taken back.
 //
 // End tokens may come where the text is a whole one and nowhere else, stop tokens of the request among them; so the
 // reasoning before a constraint that starts after it cannot end the answer. Where nothing else is left they may come
@@ -42,6 +42,8 @@ class AnswerGuide {
   Result<void> commit(std::span<const int32_t> tokens);
   /// Fills row 0. Errors: failed, when nothing may come.
   Result<void> begin();
+  /// The last `tokens` committed ones never came. Errors: those of begin().
+  Result<void> take_back(int tokens);
 
   const TokenMasks& masks() const { return masks_; }
 

@@ -4,7 +4,7 @@
 
 namespace fathom {
 
-void BatchBuilder::add_rows(const StepPlan::Rows& rows, const Sequence& sequence, int32_t index) {
+void BatchBuilder::add_rows(const StepPlan::Rows& rows, const LiveSequence& sequence, int32_t index) {
   const int64_t known = rows.count - rows.drafts;
   check(rows.first + known <= int64_t(sequence.ids.size()), "a row has a token");
   check(size_t(rows.drafts) <= sequence.proposed.size(), "a draft row has a draft");
@@ -18,25 +18,24 @@ void BatchBuilder::add_rows(const StepPlan::Rows& rows, const Sequence& sequence
   for (int i = rows.logit_rows; i > 0; --i) logit_rows_.push_back(int32_t(ids_.size()) - i);
 }
 
-void BatchBuilder::add_history(const StepPlan::Rows& rows, const Sequence& sequence) {
+void BatchBuilder::add_history(const StepPlan::Rows& rows, const LiveSequence& sequence) {
   for (int64_t back = 1; back <= history_; ++back) {
     const int64_t position = rows.first - back;
     history_ids_.push_back(position < 0 ? -1 : sequence.ids[size_t(position)]);
   }
 }
 
-void BatchBuilder::add_blocks(std::span<const Sequence* const> sequences) {
+void BatchBuilder::add_blocks(std::span<const LiveSequence* const> sequences) {
   size_t most = 1;
-  for (const Sequence* sequence : sequences) most = std::max(most, sequence->cache.blocks.size());
+  for (const LiveSequence* sequence : sequences) most = std::max(most, sequence->blocks.size());
   blocks_.assign(sequences.size() * most, 0);
   for (size_t i = 0; i < sequences.size(); ++i) {
-    std::copy(sequences[i]->cache.blocks.begin(), sequences[i]->cache.blocks.end(),
-              blocks_.begin() + ptrdiff_t(i * most));
+    std::copy(sequences[i]->blocks.begin(), sequences[i]->blocks.end(), blocks_.begin() + ptrdiff_t(i * most));
   }
   batch_.blocks = View<const int32_t, 2>(blocks_.data(), {int64_t(sequences.size()), int64_t(most)});
 }
 
-const Batch& BatchBuilder::build(const StepPlan& plan, std::span<const Sequence* const> sequences) {
+const Batch& BatchBuilder::build(const StepPlan& plan, std::span<const LiveSequence* const> sequences) {
   for (auto* array : {&ids_, &sequence_, &history_ids_, &slots_, &logit_rows_}) array->clear();
   begin_.assign(1, 0);
   positions_.clear();
@@ -44,11 +43,11 @@ const Batch& BatchBuilder::build(const StepPlan& plan, std::span<const Sequence*
   replay_.clear();
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const StepPlan::Rows& rows = plan.rows[i];
-    const Sequence& sequence = *sequences[i];
-    check(rows.first + rows.count <= int64_t(sequence.cache.blocks.size()) * kBlockTokens, "a row has a block");
+    const LiveSequence& sequence = *sequences[i];
+    check(rows.first + rows.count <= int64_t(sequence.blocks.size()) * kBlockTokens, "a row has a block");
     add_rows(rows, sequence, int32_t(i));
     add_history(rows, sequence);
-    slots_.push_back(sequence.cache.slot);
+    slots_.push_back(sequence.slot);
     replay_.push_back(sequence.replay);
   }
   const int64_t count = int64_t(plan.rows.size()), rows = int64_t(ids_.size());

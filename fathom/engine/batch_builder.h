@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "fathom/engine/sequence.h"
+#include "fathom/engine/live_sequence.h"
 #include "fathom/engine/step_plan.h"
 #include "fathom/model/batch.h"
 
@@ -18,14 +18,14 @@ class BatchBuilder {
 
   /// `sequences[i]` is the sequence of plan.rows[i]; it holds blocks for all of its rows. Valid until the next call,
   /// and as long as the sequences stay as they are.
-  const Batch& build(const StepPlan& plan, std::span<const Sequence* const> sequences);
+  const Batch& build(const StepPlan& plan, std::span<const LiveSequence* const> sequences);
   /// Row of `logits` at which the logits of entry i begin.
   int64_t logit_row(size_t entry) const { return logit_begin_[entry]; }
 
  private:
-  void add_rows(const StepPlan::Rows& rows, const Sequence& sequence, int32_t index);
-  void add_history(const StepPlan::Rows& rows, const Sequence& sequence);
-  void add_blocks(std::span<const Sequence* const> sequences);
+  void add_rows(const StepPlan::Rows& rows, const LiveSequence& sequence, int32_t index);
+  void add_history(const StepPlan::Rows& rows, const LiveSequence& sequence);
+  void add_blocks(std::span<const LiveSequence* const> sequences);
 
   int history_;
   std::vector<int32_t> ids_, sequence_, begin_, history_ids_, blocks_, slots_, logit_rows_;

@@ -13,27 +13,27 @@ std::vector<std::remove_const_t<T>> list(View<T, 1> view) {
   return {view.data, view.data + view.size()};
 }
 
-Sequence sequence_of(std::vector<int32_t> ids, int64_t prompt, int64_t cached, std::vector<int32_t> blocks,
-                     int32_t slot) {
-  Sequence sequence;
+LiveSequence sequence_of(std::vector<int32_t> ids, int64_t prompt, int64_t cached, std::vector<int32_t> blocks,
+                         int32_t slot) {
+  LiveSequence sequence;
   sequence.ids = std::move(ids);
   sequence.prompt_tokens = prompt;
   sequence.cached = cached;
-  sequence.cache.blocks = std::move(blocks);
-  sequence.cache.slot = slot;
+  sequence.blocks = std::move(blocks);
+  sequence.slot = slot;
   return sequence;
 }
 
 TEST(BatchBuilder, MakesFlatArraysOfDecodeRowsAndPromptPieces) {
-  Sequence decoding = sequence_of({10, 11, 12, 13}, 3, 3, {5}, 2);
+  LiveSequence decoding = sequence_of({10, 11, 12, 13}, 3, 3, {5}, 2);
   decoding.proposed = {20, 21};
   decoding.replay.decoder_from = 1;
-  const Sequence fresh = sequence_of({30, 31}, 2, 0, {7, 8}, 1);
-  const Sequence middle = sequence_of({40, 41, 42, 43, 44}, 5, 2, {9}, 3);
+  const LiveSequence fresh = sequence_of({30, 31}, 2, 0, {7, 8}, 1);
+  const LiveSequence middle = sequence_of({40, 41, 42, 43, 44}, 5, 2, {9}, 3);
   StepPlan plan;
   plan.rows = {{1, 3, 3, 3, 2, 3}, {2, 0, 2, 2, 0, 1}, {3, 2, 2, 2, 0, 0}};
   BatchBuilder builder(3);
-  const std::vector<const Sequence*> sequences = {&decoding, &fresh, &middle};
+  const std::vector<const LiveSequence*> sequences = {&decoding, &fresh, &middle};
   const Batch& batch = builder.build(plan, sequences);
   EXPECT_THAT(list(batch.ids), ElementsAre(13, 20, 21, 30, 31, 42, 43));
   EXPECT_THAT(list(batch.rows.positions), ElementsAre(3, 4, 5, 0, 1, 2, 3));
@@ -55,13 +55,13 @@ TEST(BatchBuilder, MakesFlatArraysOfDecodeRowsAndPromptPieces) {
 }
 
 TEST(BatchBuilder, UsesItsArraysAgain) {
-  const Sequence large = sequence_of(std::vector<int32_t>(100, 4), 100, 0, {1}, 1);
-  const Sequence small = sequence_of({5}, 1, 0, {2}, 2);
+  const LiveSequence large = sequence_of(std::vector<int32_t>(100, 4), 100, 0, {1}, 1);
+  const LiveSequence small = sequence_of({5}, 1, 0, {2}, 2);
   StepPlan first, second;
   first.rows = {{1, 0, 100, 100, 0, 1}};
   second.rows = {{2, 0, 1, 1, 0, 1}};
   BatchBuilder builder(3);
-  const std::vector<const Sequence*> a = {&large}, b = {&small};
+  const std::vector<const LiveSequence*> a = {&large}, b = {&small};
   const int32_t* ids = builder.build(first, a).ids.data;
   const Batch& batch = builder.build(second, b);
   EXPECT_EQ(batch.ids.data, ids);

@@ -88,6 +88,7 @@ struct Engine::State {
   std::unique_ptr<Queue> queue;
   std::optional<Model> model;
   CacheMemory memory;
+  int64_t window_bytes = 0;           // of a snapshot; 0: none are taken
   std::vector<size_t> encoder_rings;  // page specs whose last entries a snapshot holds
   std::optional<StepLoop> loop;
 
@@ -97,6 +98,7 @@ struct Engine::State {
     out.block =
         std::min(model->config().num_nextn_predict_layers > 0 ? model->config().dspark_block_size : 0, kMaxDrafts);
     out.history = model->config().engram_max_ngram_size - 1;
+    out.shape = model->replay_shape();
     out.forward = [this](const Batch& batch) { return model->forward(*queue, batch, memory); };
     out.draft = [this](const DraftBatch& batch) { model->draft(*queue, batch, memory); };
     out.markov = [this](int step, View<const int32_t, 1> previous, View<float, 2> logits, View<float, 1> confidence) {
@@ -104,6 +106,7 @@ struct Engine::State {
     };
     out.copy_block = [this](int32_t from, int32_t to) { memory.copy_block(from, to); };
     out.copy_slot = [this](int32_t from, int32_t to) { memory.copy_slot(from, to); };
+    out.window_bytes = window_bytes;
     out.save_windows = [this](int32_t slot, int64_t position, std::span<uint8_t> bytes) {
       memory.save_windows(encoder_rings, model->replay_shape().window, slot, position, bytes);
     };
@@ -163,7 +166,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
     if (options.snapshot_bytes < 0) {
       options.snapshot_bytes = std::max(plan->blocks * state->memory.layout().block_bytes / 16, 16 * one);
     }
-    loop.limits.snapshot_bytes = one;
+    loop.limits.snapshot_bytes = state->window_bytes = one;
     loop.limits.snapshots.budget_bytes = options.snapshot_bytes;
   }
   loop.prefix_cache = options.prefix_cache;
@@ -176,6 +179,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   loop.token_blacklist = options.token_blacklist;
   loop.vocabulary = options.vocabulary;
   loop.grammar = options.grammar;
+  loop.asynchronous = options.asynchronous;
   state->options = std::move(options);
   state->loop.emplace(loop, state->port(), state->backend.ops, *state->queue);
   return Engine(std::move(state));

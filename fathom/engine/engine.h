@@ -31,6 +31,7 @@ struct EngineOptions {
   int64_t snapshot_bytes = -1;     // of window snapshots in host memory; 0: none, a hit replays a few rows, which
                                    // changes bits; -1: a sixteenth of what the blocks take, 16 snapshots at least
   int32_t most_blocks = 0;         // of 128 tokens for all sequences together; 0: what memory allows and they can use
+  bool asynchronous = false;       // the next step is planned while one runs, on a thread of its own
   double overcommit = 0.3;         // admitted beyond what surely fits; above 0 somebody may be preempted
   std::optional<grammar::Vocabulary> vocabulary = {};  // of the tokenizer; none: constraints are refused
   grammar::CompilePoolOptions grammar = {};            // how constraints are compiled

@@ -25,6 +25,8 @@ struct Settings {
   bool prefix_cache = false;
   std::optional<grammar::Vocabulary> vocabulary = {};
   grammar::CompilePoolOptions grammar = {};
+  bool asynchronous = false;
+  std::optional<CostCurve> curve = {};
 };
 
 struct Answer {
@@ -34,23 +36,29 @@ struct Answer {
   int events = 0;
 };
 
+inline LoopOptions options_of(const Settings& settings) {
+  LoopOptions out;
+  out.limits.context = settings.context;
+  out.limits.sequences = settings.sequences;
+  out.limits.step_rows = settings.step_rows;
+  out.limits.blocks = settings.blocks;
+  out.limits.overcommit = settings.overcommit;
+  out.limits.shape = settings.shape.replay;
+  out.replay = settings.replay;
+  out.drafts = settings.drafts;
+  out.eos_id = 1;
+  out.prefix_cache = settings.prefix_cache;
+  out.vocabulary = settings.vocabulary;
+  out.grammar = settings.grammar;
+  out.asynchronous = settings.asynchronous;
+  out.curve = settings.curve;
+  return out;
+}
+
 class Loop {
  public:
   explicit Loop(Settings settings)
-      : model(settings.shape),
-        loop({.limits = {.context = settings.context,
-                         .sequences = settings.sequences,
-                         .step_rows = settings.step_rows,
-                         .blocks = settings.blocks,
-                         .overcommit = settings.overcommit,
-                         .shape = settings.shape.replay},
-              .replay = settings.replay,
-              .drafts = settings.drafts,
-              .eos_id = 1,
-              .prefix_cache = settings.prefix_cache,
-              .vocabulary = settings.vocabulary,
-              .grammar = settings.grammar},
-             model.port(), reference_operations(), *queue) {}
+      : model(settings.shape), loop(options_of(settings), model.port(), reference_operations(), *queue) {}
 
   RequestId submit(Request request) {
     const auto id = loop.submit(std::move(request));

@@ -8,7 +8,7 @@ namespace fathom {
 StepPlan::Rows Scheduler::decode_rows(const Sequence& sequence) const {
   // With a step in flight nobody knows yet how many drafts there will be.
   const int64_t most = std::min<int64_t>(sequence.drafts, sequence.remaining() - sequence.in_flight_tokens - 1);
-  const int drafts = sequence.in_flight_steps == 0 ? int(sequence.proposed.size()) : int(most);
+  const int drafts = sequence.in_flight_steps == 0 ? sequence.proposed : int(most);
   return {sequence.id, sequence.planned(), 1 + drafts, 1 + drafts, drafts, 1 + drafts};
 }
 
@@ -70,7 +70,8 @@ void Scheduler::do_preempt(Sequence& sequence) {
     free_sequence(pools_, sequence.cache);
   }
   truncate_chain(sequence.chain, 0);
-  sequence.proposed.clear();
+  sequence.proposed = 0;
+  sequence.known_blocks = 0;
   sequence.in_flight_rows = 0;
   sequence.in_flight_steps = sequence.in_flight_tokens = 0;
   sequence.cached = 0;

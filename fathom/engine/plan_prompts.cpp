@@ -113,10 +113,10 @@ void Scheduler::admit(double now, int64_t& budget) {
 
 void Scheduler::begin(Sequence& sequence) {
   waiting_.remove(sequence.id);
-  sequence.admission = counts_.admitted;
+  sequence.admission = ++counts_.admitted;
+  sequence.known_blocks = 0;
   running_.push_back(sequence.id);
   promised_blocks_ += blocks_needed(sequence);
-  ++counts_.admitted;
 }
 
 bool Scheduler::try_admit(Sequence& sequence) {
@@ -179,7 +179,8 @@ void Scheduler::plan_branches() {
     const bool parent_waits =
         parent != nullptr && (waiting_.find(parent->id) != nullptr || parent->planned() < parent->prefill_tokens);
     if (parent_waits && parent->preemptions == 0) return false;
-    if (parent == nullptr || parent->preemptions > 0 || parent->planned() != parent->prompt_tokens) return true;
+    if (!sequence.ready || parent == nullptr || parent->preemptions > 0 || parent->planned() != parent->prompt_tokens)
+      return true;
     return branch_off(sequence, *parent) || true;
   });
 }

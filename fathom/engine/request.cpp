@@ -142,6 +142,12 @@ Result<void> check_request(const Request& request, const RequestLimits& limits) 
   if (request.drafts && (*request.drafts < 0 || *request.drafts > limits.drafts)) {
     return wrong("drafts", std::to_string(*request.drafts), "0 to " + std::to_string(limits.drafts));
   }
+  if (request.answers < 1 || request.answers > kMaxAnswers) {
+    return wrong("answers", std::to_string(request.answers), "1 to " + std::to_string(kMaxAnswers));
+  }
+  if (request.answers > 1 && request.prompt_logprobs) {
+    return wrong("answers", std::to_string(request.answers), "1 with prompt_logprobs, which every answer would repeat");
+  }
   return {};
 }
 

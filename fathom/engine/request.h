@@ -17,6 +17,7 @@ namespace fathom {
 
 using RequestId = uint64_t;
 inline constexpr int kMaxDrafts = 8;
+inline constexpr int kMaxAnswers = 128;  // of one request
 
 /// Which probabilities are told: of the raw logits, as public APIs expect, or of the law that the token was drawn
 /// from, after bias, penalties, temperature and filters; there what cannot be drawn counts kNever.
@@ -57,6 +58,7 @@ struct Request {
   std::optional<int> drafts;                      // verified drafts a round, 0 to the model's block; none: the engine's
   std::optional<Verification> verification;       // none: the engine's
   bool prompt_logprobs = false;                   // forces replay off
+  int answers = 1;                                // to the same prompt, computed once; answer i draws with seed + i
   std::optional<grammar::Constraint> constraint;  // the answer keeps to it, or the request fails
 
   int priority = 0;    // higher is served first; any integer

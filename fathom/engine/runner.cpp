@@ -1,70 +1,259 @@
 #include "fathom/engine/runner.h"
 
 #include <algorithm>
+#include <chrono>
+#include <limits>
 
-#include "fathom/engine/answer_guide.h"
+#include "fathom/engine/sequence.h"
 
 namespace fathom {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+}  // namespace
 
 Runner::Runner(ModelPort port, const Operations& ops, Queue& queue)
     : port_(std::move(port)), builder_(port_.history), sampler_(ops, queue, port_.vocabulary) {}
 
-const StepResult& Runner::run(const StepPlan& plan, std::span<Sequence* const> sequences) {
-  for (const BlockCopy& copy : plan.copies) port_.copy_block(copy.from, copy.to);
-  for (const BlockCopy& copy : plan.slot_copies) port_.copy_slot(copy.from, copy.to);
-  for (const StepPlan::Restore& one : plan.restores) port_.restore_windows(one.slot, one.position, one.bytes);
-  logits_ = port_.forward(builder_.build(plan, sequences));
+void Runner::run(StepWork& work) {
+  const auto begun = Clock::now();
+  begin_sequences(work);
+  for (const BlockCopy& copy : work.plan.copies) port_.copy_block(copy.from, copy.to);
+  for (const BlockCopy& copy : work.plan.slot_copies) port_.copy_slot(copy.from, copy.to);
+  for (const StepPlan::Restore& one : work.plan.restores) port_.restore_windows(one.slot, one.position, one.bytes);
+  resolve(work);
+  work.forward_seconds = 0;
+  if (!active_.empty()) {
+    const auto forward = Clock::now();
+    logits_ = port_.forward(builder_.build(run_, live_));
+    work.forward_seconds = seconds_since(forward);
+  }
+  choose(work);
+  take_snapshots(work);
+  propose(work);
+  work.total_seconds = seconds_since(begun);
+}
+
+void Runner::begin_sequences(const StepWork& work) {
+  for (const Begin& begin : work.begins) {
+    LiveSequence& live = *work.live[begin.entry];
+    const auto dropped = int64_t(live.ids.size()) - begin.length;
+    check(dropped >= 0, "the host knows no token that the device does not");
+    if (dropped > 0) {
+      live.ids.resize(size_t(begin.length));
+      const auto prompt = std::span(live.ids).first(size_t(live.prompt_tokens));
+      recount_tokens(live.sampler, prompt, std::span(live.ids).subspan(prompt.size()));
+      // The grammar allowed what it is taken back to; if nothing could follow, the sequence would have ended there.
+      if (live.guide) check(live.guide->take_back(int(dropped)).ok(), "an answer goes back to where it was");
+    }
+    live.prefill_tokens = begin.length;
+    live.cached = begin.cached;
+    live.replay = begin.replay;
+    live.slot = begin.slot;
+    live.proposed.clear();
+    live.sampler.draft_laws.clear();
+    live.ended = false;
+  }
+  size_t at = 0;
+  for (const NewBlocks& change : work.new_blocks) {
+    auto& blocks = work.live[change.entry]->blocks;
+    blocks.resize(change.first);
+    blocks.insert(blocks.end(), work.block_ids.begin() + ptrdiff_t(at),
+                  work.block_ids.begin() + ptrdiff_t(at + change.count));
+    at += change.count;
+  }
+}
+
+// Prompt pieces are planned as they run. A decode entry is a bound where a step was in flight: it begins where its
+// sequence is, verifies the drafts that are there, and has no rows when its sequence has ended.
+void Runner::resolve(StepWork& work) {
+  run_.clear();
+  active_.clear();
+  live_.clear();
+  free_.clear();
+  work.decode_rows = work.decode_sequences = 0;
+  for (size_t entry = 0; entry < work.plan.rows.size(); ++entry) {
+    StepPlan::Rows rows = work.plan.rows[entry];
+    LiveSequence& live = *work.live[entry];
+    if (live.ended) continue;
+    const bool in_prompt = live.cached < live.prefill_tokens;
+    if (in_prompt) {
+      check(rows.first == live.cached, "a prompt piece follows the one before");
+    } else {
+      const bool none = work.policy == DraftPolicy::none && !live.verify_all;
+      rows.drafts = none ? 0 : std::min(rows.drafts, int(live.proposed.size()));
+      rows.first = live.cached;
+      rows.count = rows.decoder_count = rows.logit_rows = 1 + rows.drafts;
+      ++work.decode_sequences;
+      if (!live.verify_all) free_.push_back(active_.size());
+    }
+    const bool chooses = rows.first + rows.count >= live.prefill_tokens;
+    run_.rows.push_back(rows);
+    live_.push_back(&live);
+    active_.push_back({entry, &live, live.cached, chooses, false});
+  }
+  if (work.policy == DraftPolicy::scheduled && !free_.empty()) schedule_drafts(work);
+  for (size_t i = 0; i < active_.size(); ++i) {
+    if (active_[i].before >= active_[i].live->prefill_tokens) work.decode_rows += run_.rows[i].count;
+  }
+}
+
+void Runner::schedule_drafts(const StepWork& work) {
+  free_drafts_.clear();
+  free_confidence_.clear();
+  for (const size_t i : free_) {
+    const LiveSequence& live = *active_[i].live;
+    free_drafts_.push_back(run_.rows[i].drafts);
+    free_confidence_.insert(free_confidence_.end(), live.confidence.begin(), live.confidence.end());
+  }
+  const auto count = int64_t(free_.size());
+  free_rows_.resize(free_.size());
+  // Sequences that ended since the number was chosen leave their one row behind.
+  int planned = 0;
+  for (size_t entry = 0; entry < work.plan.rows.size(); ++entry) {
+    const StepPlan::Rows& rows = work.plan.rows[entry];
+    planned += !work.live[entry]->verify_all && rows.first >= work.live[entry]->prefill_tokens;
+  }
+  const int total = std::max(int(count), work.verify_rows - (planned - int(count)));
+  planner_.split_rows(total, {View<const float, 2>(free_confidence_.data(), {count, kMaxDrafts}), free_drafts_},
+                      free_rows_);
+  for (size_t k = 0; k < free_.size(); ++k) {
+    StepPlan::Rows& rows = run_.rows[free_[k]];
+    rows.drafts = free_rows_[k] - 1;
+    rows.count = rows.decoder_count = rows.logit_rows = free_rows_[k];
+  }
+}
+
+std::span<const float> Runner::logits(size_t active, int64_t row) const {
+  return logits_.row(builder_.logit_row(active) + row);
+}
+
+void Runner::choose(StepWork& work) {
   choices_.clear();
-  for (size_t i = 0; i < plan.rows.size(); ++i) {
-    const StepPlan::Rows& rows = plan.rows[i];
-    const int64_t end = rows.first + rows.count;
-    if (end < sequences[i]->prefill_tokens) continue;  // a piece that is not the last
+  for (size_t i = 0; i < active_.size(); ++i) {
+    if (!active_[i].chooses) continue;
+    const StepPlan::Rows& rows = run_.rows[i];
+    LiveSequence& live = *active_[i].live;
     const int64_t first = builder_.logit_row(i) + rows.logit_rows - 1 - rows.drafts;
-    const std::span<const int32_t> drafts = std::span(sequences[i]->proposed).first(size_t(rows.drafts));
-    choices_.push_back({&sequences[i]->sampler, first, drafts, end - rows.drafts, sequences[i]->generated()});
+    const std::span<const int32_t> drafts = std::span(live.proposed).first(size_t(rows.drafts));
+    choices_.push_back({&live.sampler, first, drafts, rows.first + rows.count - rows.drafts, live.generated()});
   }
-  result_.tokens.clear();
+  chosen_.clear();
   chosen_begin_.assign(1, 0);
-  sampler_.choose(logits_, choices_, result_.tokens, chosen_begin_);
-  // Spread over all entries of the plan: a piece that is not the last has no tokens.
-  result_.begin.assign(1, 0);
-  size_t chosen = 0;
-  for (size_t i = 0; i < plan.rows.size(); ++i) {
-    const bool has_tokens = plan.rows[i].first + plan.rows[i].count >= sequences[i]->prefill_tokens;
-    result_.begin.push_back(chosen_begin_[has_tokens ? ++chosen : chosen]);
+  if (!choices_.empty()) sampler_.choose(logits_, choices_, chosen_, chosen_begin_);
+  // Spread over all entries of the plan: ended ones and pieces that are not the last have no tokens.
+  StepResult& result = work.result;
+  result.tokens = chosen_;
+  result.begin.assign(1, 0);
+  result.proposed.assign(work.plan.rows.size(), 0);
+  work.reports.resize(work.plan.rows.size());
+  size_t chosen = 0, next = 0;
+  for (size_t entry = 0; entry < work.plan.rows.size(); ++entry) {
+    EntryReport& told = work.reports[entry];
+    told.rows = told.drafts = 0;
+    told.confidence.fill(std::numeric_limits<float>::quiet_NaN());
+    told.logprobs.clear();
+    told.prompt_logprobs.clear();
+    told.error.reset();
+    if (next < active_.size() && active_[next].entry == entry) {
+      if (active_[next].chooses) ++chosen;
+      const auto from = size_t(result.begin.back());
+      report(work, next, std::span(chosen_).subspan(from, size_t(chosen_begin_[chosen]) - from));
+      ++next;
+    }
+    result.begin.push_back(chosen_begin_[chosen]);
   }
-  return result_;
 }
 
-std::span<const float> Runner::logits(size_t entry, int64_t row) const {
-  return logits_.row(builder_.logit_row(entry) + row);
+void Runner::report(StepWork& work, size_t active, std::span<const int32_t> tokens) {
+  Active& one = active_[active];
+  EntryReport& told = work.reports[one.entry];
+  told.rows = run_.rows[active].count;
+  told.drafts = run_.rows[active].drafts;
+  tell_logprobs(active, tokens, told);
+  advance(one, tokens, told);
 }
 
-TokenLogprob Runner::logprob_of_chosen(size_t entry, const StepPlan::Rows& rows, const Sequence& sequence,
-                                       std::span<const int32_t> chosen, int top) {
-  const auto raw = logits(entry, rows.logit_rows - 1 - rows.drafts + int64_t(chosen.size()) - 1);
-  if (sequence.sampler.settings.logprobs_of == LogprobsOf::raw) return logprob_of(raw, chosen.back(), top);
-  return sampler_.sampled_logprob(raw, sequence.sampler, chosen.first(chosen.size() - 1), sequence.generated(),
-                                  chosen.back(), top);
+// Before the sequence moves on: the law of a token depends on the answer so far. The row at position p of a prompt
+// tells the token at p + 1; its last row tells the first token of the answer.
+void Runner::tell_logprobs(size_t active, std::span<const int32_t> tokens, EntryReport& told) {
+  const StepPlan::Rows& rows = run_.rows[active];
+  const LiveSequence& live = *active_[active].live;
+  if (live.prompt_logprobs && live.generated() == 0) {
+    for (int64_t i = 0; i < rows.logit_rows && rows.first + i + 1 < live.prompt_tokens; ++i) {
+      told.prompt_logprobs.push_back(
+          logprob_of(logits(active, i), live.ids[size_t(rows.first + i + 1)], live.top_logprobs));
+    }
+  }
+  if (live.top_logprobs < 0) return;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const auto raw = logits(active, rows.logit_rows - 1 - rows.drafts + int64_t(i));
+    told.logprobs.push_back(live.sampler.settings.logprobs_of == LogprobsOf::raw
+                                ? logprob_of(raw, tokens[i], live.top_logprobs)
+                                : sampler_.sampled_logprob(raw, live.sampler, tokens.first(i), live.generated(),
+                                                           tokens[i], live.top_logprobs));
+  }
 }
 
-void Runner::propose(std::span<Sequence* const> sequences) {
+void Runner::advance(Active& active, std::span<const int32_t> tokens, EntryReport& told) {
+  LiveSequence& live = *active.live;
+  if (!active.chooses) {
+    live.cached += told.rows;
+    return;
+  }
+  // The newest token and the accepted drafts, or the rest of the prompt.
+  live.cached += active.before < live.prefill_tokens ? told.rows : int64_t(tokens.size());
+  live.proposed.clear();
+  live.sampler.draft_laws.clear();
+  const Taken taken = take(tokens, live.stop_ids, live.remaining());
+  const auto kept = tokens.first(size_t(taken.count));
+  live.ids.insert(live.ids.end(), kept.begin(), kept.end());
+  live.cached = std::min(live.cached, int64_t(live.ids.size()));
+  live.ended = taken.finish.has_value();
+  if (live.ended) return;
+  for (const int32_t token : kept) count_token(live.sampler, token);
+  if (live.guide) {
+    if (auto advanced = live.guide->commit(kept); !advanced) {
+      told.error = advanced.error();
+      live.ended = true;
+      return;
+    }
+  }
+  active.goes_on = true;
+}
+
+// Windows can be copied only as long as no row so far behind them has been run that it took their place in the ring.
+void Runner::take_snapshots(StepWork& work) {
+  for (size_t i = 0; i < active_.size(); ++i) {
+    const LiveSequence& live = *active_[i].live;
+    const int64_t position = live.cached / kBlockTokens * kBlockTokens;
+    if (!live.snapshots || port_.window_bytes == 0 || position == 0 || position <= active_[i].before) continue;
+    if (!ring_holds(port_.shape, position, run_.rows[i].first + run_.rows[i].count)) continue;
+    if (!windows_complete(port_.shape, live.mode, live.replay, position)) continue;
+    work.snapshots.push_back({active_[i].entry, position, std::vector<uint8_t>(size_t(port_.window_bytes))});
+    port_.save_windows(live.slot, position, work.snapshots.back().bytes);
+  }
+}
+
+void Runner::propose(StepWork& work) {
   drafting_.clear();
-  for (auto* array : {&tokens_, &slots_}) array->clear();
+  for (auto* list : {&tokens_, &slots_}) list->clear();
   last_.clear();
   replay_.clear();
   int steps = 0;
-  for (Sequence* sequence : sequences) {
-    sequence->proposed.clear();
-    sequence->sampler.draft_laws.clear();
-    const int drafts = std::min(drafts_for(*sequence), port_.block);
+  for (const Active& active : active_) {
+    LiveSequence& live = *active.live;
+    if (!active.goes_on || (work.policy == DraftPolicy::none && !live.verify_all)) continue;
+    const int drafts = std::min(drafts_for(live.remaining(), live.drafts), port_.block);
     if (drafts == 0) continue;
-    check(sequence->cached == int64_t(sequence->ids.size()) - 1, "drafts follow the newest token");
-    drafting_.push_back(sequence);
-    tokens_.push_back(sequence->ids.back());
-    last_.push_back(sequence->cached - 1);
-    slots_.push_back(sequence->cache.slot);
-    replay_.push_back(sequence->replay);
+    check(live.cached == int64_t(live.ids.size()) - 1, "drafts follow the newest token");
+    drafting_.push_back(&live);
+    tokens_.push_back(live.ids.back());
+    last_.push_back(live.cached - 1);
+    slots_.push_back(live.slot);
+    replay_.push_back(live.replay);
     steps = std::max(steps, drafts);
   }
   if (drafting_.empty()) return;
@@ -74,30 +263,36 @@ void Runner::propose(std::span<Sequence* const> sequences) {
   draft_logits_.resize(size_t(count * port_.vocabulary));
   confidence_.resize(size_t(count));
   drafts_ = tokens_;  // the token before the first draft is the newest one
-  for (int step = 0; step < steps; ++step) propose_step(step, drafting_);
-  for (Sequence* sequence : drafting_) {
+  for (int step = 0; step < steps; ++step) propose_step(step);
+  for (const Active& active : active_) {
+    LiveSequence& live = *active.live;
+    if (live.proposed.empty()) continue;
     // The token behind the last draft needs a mask as well: what leads to none is not proposed.
-    if (sequence->guide != nullptr) sequence->proposed.resize(size_t(sequence->guide->fill(sequence->proposed)) - 1);
+    if (live.guide) live.proposed.resize(size_t(live.guide->fill(live.proposed)) - 1);
+    work.result.proposed[active.entry] = int(live.proposed.size());
+    std::copy_n(live.confidence.begin(), live.proposed.size(), work.reports[active.entry].confidence.begin());
   }
 }
 
-void Runner::propose_step(int step, std::span<Sequence* const> sequences) {
-  const int64_t count = int64_t(sequences.size());
+void Runner::propose_step(int step) {
+  const int64_t count = int64_t(drafting_.size());
   const View<float, 2> logits(draft_logits_.data(), {count, port_.vocabulary});
   port_.markov(step, View<const int32_t, 1>(drafts_.data(), {count}), logits,
                View<float, 1>(confidence_.data(), {count}));
   choices_.clear();
-  for (Sequence* sequence : sequences) {
-    bool active = step < drafts_for(*sequence);  // near its end a sequence takes fewer drafts than others
-    if (active && sequence->guide != nullptr) {
-      active = int(sequence->proposed.size()) == step && sequence->guide->fill(sequence->proposed) == step + 1;
+  for (LiveSequence* live : drafting_) {
+    bool active = step < drafts_for(live->remaining(), live->drafts);  // near its end it takes fewer than others
+    if (active && live->guide) {
+      active = int(live->proposed.size()) == step && live->guide->fill(live->proposed) == step + 1;
     }
-    choices_.push_back({active ? &sequence->sampler : nullptr, 0, sequence->proposed,
-                        int64_t(sequence->ids.size()) + step, sequence->generated()});
+    choices_.push_back(
+        {active ? &live->sampler : nullptr, 0, live->proposed, int64_t(live->ids.size()) + step, live->generated()});
   }
   sampler_.propose(logits, choices_, drafts_);
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    if (choices_[i].state != nullptr) sequences[i]->proposed.push_back(drafts_[i]);
+  for (size_t i = 0; i < drafting_.size(); ++i) {
+    if (choices_[i].state == nullptr) continue;
+    drafting_[i]->proposed.push_back(drafts_[i]);
+    drafting_[i]->confidence[size_t(step)] = confidence_[i];
   }
 }
 

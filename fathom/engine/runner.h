@@ -1,6 +1,8 @@
 // fathom/engine/runner.h
-// Runs planned steps on a model: builds the batch, computes it, chooses tokens, proposes drafts. The model is reached
-// through ModelPort, so that everything above it is tested with a model made of a hash.
+// Runs planned steps on a model: turns bounds into rows, builds the batch, computes it, chooses tokens, proposes
+// drafts. Everything of a sequence that the next step needs is in its LiveSequence afterwards, so steps can be queued
+// one behind the other without anybody looking at results in between. The model is reached through ModelPort, so that
+// everything above it is tested with a model made of a hash.
 #pragma once
 #include <functional>
 #include <span>
@@ -8,7 +10,8 @@
 
 #include "fathom/engine/batch_builder.h"
 #include "fathom/engine/sampler.h"
-#include "fathom/engine/scheduler.h"
+#include "fathom/engine/speculate.h"
+#include "fathom/engine/step_work.h"
 #include "fathom/model/batch.h"
 
 namespace fathom {
@@ -18,6 +21,7 @@ struct ModelPort {
   int64_t vocabulary = 0;
   int block = 0;    // drafts that draft() makes; 0: none
   int history = 0;  // largest n-gram - 1
+  ReplayShape shape{};
   /// Logits [logit_rows, vocabulary], valid until the next call of any of these.
   std::function<View<const float, 2>(const Batch&)> forward;
   std::function<void(const DraftBatch&)> draft;
@@ -31,45 +35,57 @@ struct ModelPort {
   std::function<void(int32_t slot, int64_t position, std::span<const uint8_t> in)> restore_windows;
 };
 
-/// One thread at a time. Allocates only when a step is larger than any before.
+/// One thread at a time. Allocates only when a step is larger than any before, and for log-probabilities and snapshots.
 class Runner {
  public:
   Runner(ModelPort port, const Operations& ops, Queue& queue);
 
-  /// Computes the plan and chooses the tokens of every entry that asks for logits. `sequences[i]` is that of
-  /// plan.rows[i]. The result is valid until the next call.
-  const StepResult& run(const StepPlan& plan, std::span<Sequence* const> sequences);
-  /// Raw logits of row `row` of those that entry `entry` of the last run asked for. Valid until propose().
-  std::span<const float> logits(size_t entry, int64_t row) const;
-  /// Log-probability of the last of `chosen`, the first tokens that the last run chose for `sequence`, in the
-  /// convention that its request asks for. Before the commit: the law depends on the answer so far.
-  TokenLogprob logprob_of_chosen(size_t entry, const StepPlan::Rows& rows, const Sequence& sequence,
-                                 std::span<const int32_t> chosen, int top);
-
-  /// Gives each sequence drafts_for() drafts for its next round. They have been committed and decode.
-  void propose(std::span<Sequence* const> sequences);
-
-  /// Copies the windows before `position` out of a slot, between two steps.
-  void save_windows(int32_t slot, int64_t position, std::span<uint8_t> out) { port_.save_windows(slot, position, out); }
+  /// Does all of a step: fills the second half of `work` and moves its live sequences on.
+  void run(StepWork& work);
 
   int64_t vocabulary() const { return port_.vocabulary; }
   int block() const { return port_.block; }
+  const ModelPort& port() const { return port_; }
 
  private:
-  void propose_step(int step, std::span<Sequence* const> sequences);
+  /// One entry that runs rows.
+  struct Active {
+    size_t entry = 0;  // of the plan
+    LiveSequence* live = nullptr;
+    int64_t before = 0;    // positions that had been run before the step
+    bool chooses = false;  // its last logits choose a token
+    bool goes_on = false;  // it wants drafts
+  };
+  void begin_sequences(const StepWork& work);
+  void resolve(StepWork& work);
+  void schedule_drafts(const StepWork& work);
+  void choose(StepWork& work);
+  void report(StepWork& work, size_t active, std::span<const int32_t> tokens);
+  void tell_logprobs(size_t active, std::span<const int32_t> tokens, EntryReport& report);
+  void advance(Active& active, std::span<const int32_t> tokens, EntryReport& report);
+  void take_snapshots(StepWork& work);
+  void propose(StepWork& work);
+  void propose_step(int step);
+  std::span<const float> logits(size_t active, int64_t row) const;
 
   ModelPort port_;
   BatchBuilder builder_;
   Sampler sampler_;
+  VerificationPlanner planner_;
+  StepPlan run_;  // rows that really run, of active_
+  std::vector<Active> active_;
+  std::vector<LiveSequence*> live_;
   View<const float, 2> logits_;
-  StepResult result_;
   std::vector<Choice> choices_;
-  std::vector<int32_t> chosen_begin_;
-  std::vector<Sequence*> drafting_;
+  std::vector<int32_t> chosen_, chosen_begin_;
+  std::vector<LiveSequence*> drafting_;
   std::vector<int32_t> tokens_, slots_, drafts_;
   std::vector<int64_t> last_;
   std::vector<Replay> replay_;
   std::vector<float> draft_logits_, confidence_;
+  std::vector<size_t> free_;            // active entries whose drafts are scheduled
+  std::vector<float> free_confidence_;  // [free, kMaxDrafts]
+  std::vector<int> free_drafts_, free_rows_;
 };
 
 }  // namespace fathom

@@ -78,14 +78,19 @@ SamplerState make_sampler_state(const Sampling& settings, uint64_t seed, int32_t
   state.seed = seed;
   state.end_ids = settings.stop_ids;
   if (!settings.ignore_eos) state.end_ids.push_back(eos_id);
-  if (has_penalties(settings)) {
-    for (const int32_t id : prompt) state.counts.try_emplace(id, 0);
-  }
+  recount_tokens(state, prompt, {});
   return state;
 }
 
 void count_token(SamplerState& state, int32_t token) {
   if (has_penalties(state.settings)) ++state.counts[token];
+}
+
+void recount_tokens(SamplerState& state, std::span<const int32_t> prompt, std::span<const int32_t> answer) {
+  if (!has_penalties(state.settings)) return;
+  state.counts.clear();
+  for (const int32_t id : prompt) state.counts.try_emplace(id, 0);
+  for (const int32_t id : answer) ++state.counts[id];
 }
 
 bool needs_adjustment(const SamplerState& state, int64_t generated) {

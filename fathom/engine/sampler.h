@@ -53,6 +53,8 @@ SamplerState make_sampler_state(const Sampling& settings, uint64_t seed, int32_t
                                 std::span<const int32_t> blacklist = {});
 /// Takes a token of the answer into account.
 void count_token(SamplerState& state, int32_t token);
+/// The answer is these tokens and no others.
+void recount_tokens(SamplerState& state, std::span<const int32_t> prompt, std::span<const int32_t> answer);
 
 inline bool is_greedy(const Sampling& settings) { return settings.temperature < 1e-5f; }
 /// Whether a draft is accepted by the laws of both sides; else iff it is the target's own token.

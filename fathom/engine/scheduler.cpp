@@ -100,7 +100,6 @@ void Scheduler::add_rows(Sequence& sequence, const StepPlan::Rows& rows) {
 
 void Scheduler::append(Sequence& sequence, const StepPlan::Rows& rows, std::span<const int32_t> tokens,
                        Outcome& outcome) {
-  sequence.proposed.clear();
   if (sequence.in_prompt()) {
     sequence.cached += rows.count;
     counts_.computed_rows += rows.count;
@@ -109,24 +108,19 @@ void Scheduler::append(Sequence& sequence, const StepPlan::Rows& rows, std::span
     check(!tokens.empty() && int(tokens.size()) <= 1 + rows.drafts, "a round gives its accepted drafts and one more");
     sequence.cached += int64_t(tokens.size());  // the newest token and the accepted drafts; refused rows never were
   }
-  for (const int32_t token : tokens) {
-    sequence.ids.push_back(token);
-    ++outcome.kept;
-    if (std::binary_search(sequence.stop_ids.begin(), sequence.stop_ids.end(), token)) {
-      outcome.finish = FinishReason::stop;
-    } else if (sequence.remaining() == 0) {
-      outcome.finish = FinishReason::length;
-    }
-    if (outcome.finish) break;
-  }
+  if (tokens.empty()) return;
+  const Taken taken = take(tokens, sequence.stop_ids, sequence.remaining());
+  sequence.ids.insert(sequence.ids.end(), tokens.begin(), tokens.begin() + taken.count);
+  outcome.kept = taken.count;
+  outcome.finish = taken.finish;
   // Behind a stop nothing was kept: rows of tokens that were dropped are not the sequence's.
   sequence.cached = std::min(sequence.cached, int64_t(sequence.ids.size()));
 }
 
 std::span<const Outcome> Scheduler::commit(const StepPlan& plan, const StepResult& result) {
   check(result.begin.size() == plan.rows.size() + 1, "a step has results for each of its entries");
+  check(result.proposed.empty() || result.proposed.size() == plan.rows.size(), "and counts of drafts for each or none");
   outcomes_.clear();
-  wishes_.clear();
   ++committed_steps_;
   for (size_t entry = 0; entry < plan.rows.size(); ++entry) {
     const StepPlan::Rows& rows = plan.rows[entry];
@@ -143,15 +137,14 @@ std::span<const Outcome> Scheduler::commit(const StepPlan& plan, const StepResul
     }
     Sequence* sequence = find(rows.sequence);
     check(sequence != nullptr && sequence->in_flight_steps > 0, "a result belongs to a planned step");
-    const int64_t before = sequence->cached;
     const bool brings_token = rows.first + rows.count >= sequence->prefill_tokens;
     --sequence->in_flight_steps;
     sequence->in_flight_rows -= rows.count;
     sequence->in_flight_tokens -= brings_token;
     if (result.of(entry).empty() && brings_token) continue;  // it had ended on the device
     append(*sequence, rows, result.of(entry), outcomes_.back());
+    sequence->proposed = result.proposed.empty() ? 0 : result.proposed[entry];
     publish_blocks(*sequence);
-    wish_snapshot(*sequence, rows, before);
   }
   for (const Outcome& outcome : outcomes_) {
     if (outcome.finish) leave(*find(outcome.sequence));
@@ -163,7 +156,9 @@ std::span<const Outcome> Scheduler::commit(const StepPlan& plan, const StepResul
 void Scheduler::publish_blocks(Sequence& sequence) {
   if (sequence.chain.root == 0) return;
   displaced_now_.clear();
+  const auto before = size_t(sequence.chain.published);
   publish(pools_, sequence.cache, sequence.chain, sequence.ids, sequence.cached, displaced_now_);
+  if (!displaced_now_.empty()) sequence.known_blocks = std::min(sequence.known_blocks, before);
   for (const int32_t block : displaced_now_) displaced_.push_back({block, planned_steps_});
 }
 
@@ -175,20 +170,10 @@ void Scheduler::release_displaced() {
   });
 }
 
-// Windows can be copied only as long as no row so far behind them has been run that it took their place in the ring.
-void Scheduler::wish_snapshot(const Sequence& sequence, const StepPlan::Rows& rows, int64_t before) {
-  const int64_t position = sequence.cached / kBlockTokens * kBlockTokens;
-  if (limits_.snapshot_bytes == 0 || limits_.snapshots.budget_bytes == 0 || sequence.chain.root == 0) return;
-  if (position == 0 || position <= before || sequence.in_flight_steps > 0) return;
-  if (!ring_holds(limits_.shape, position, rows.first + rows.count)) return;
-  if (!windows_complete(limits_.shape, sequence.mode, sequence.replay, position)) return;
-  wishes_.push_back({sequence.id, sequence.cache.slot, position});
-}
-
-void Scheduler::put_snapshot(const SnapshotWish& wish, const std::function<void(std::span<uint8_t>)>& fill) {
-  Sequence* sequence = find(wish.sequence);
-  if (sequence == nullptr) return;  // it has just ended; its slot still holds the windows, but may be taken
-  snapshots_.put(pools_.prefixes, sequence->chain, sequence->ids, wish.position, fill);
+bool Scheduler::put_snapshot(SequenceId id, int64_t position, const std::function<void(std::span<uint8_t>)>& fill) {
+  Sequence* sequence = find(id);
+  if (sequence == nullptr || sequence->chain.root == 0 || position > sequence->cached) return false;
+  return snapshots_.put(pools_.prefixes, sequence->chain, sequence->ids, position, fill);
 }
 
 Result<void> Scheduler::verify() const {

@@ -21,6 +21,7 @@
 // Source: spec/engine.md 1, 3, R-1, R-3, R-8 to R-11.
 #pragma once
 #include <deque>
+#include <functional>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -53,17 +54,6 @@ struct SchedulerLimits {
 struct PieceCost {
   double decode_seconds = 0;      // of a step without prompt rows
   double prompt_row_seconds = 0;  // of each prompt row more; 0: not known, nothing is held back
-};
-
-/// Tokens that a step brought, one range for each entry of its plan: the accepted drafts, then one more; empty for a
-/// prompt piece that is not the last, and for an entry whose sequence had ended before.
-struct StepResult {
-  std::vector<int32_t> tokens;
-  std::vector<int32_t> begin;  // [plan rows + 1]
-
-  std::span<const int32_t> of(size_t entry) const {
-    return std::span(tokens).subspan(size_t(begin[entry]), size_t(begin[entry + 1] - begin[entry]));
-  }
 };
 
 /// What a commit made of one entry of the plan.
@@ -102,15 +92,9 @@ class Scheduler {
   /// limit (length), or the last one. One outcome for each entry, valid until the next call. Entries of sequences that
   /// have gone since have an outcome that keeps nothing.
   std::span<const Outcome> commit(const StepPlan& plan, const StepResult& result);
-  /// A snapshot of the windows before this position should be taken now from its slot, between commit and the next
-  /// step; nothing when none is wanted.
-  struct SnapshotWish {
-    SequenceId sequence = 0;
-    int32_t slot = 0;
-    int64_t position = 0;
-  };
-  std::span<const SnapshotWish> snapshot_wishes() const { return wishes_; }
-  void put_snapshot(const SnapshotWish& wish, const std::function<void(std::span<uint8_t>)>& fill);
+  /// Keeps the windows before `position`, a multiple of 128 that a committed step has passed. False when they are not
+  /// kept: the sequence is gone, the same is there already, no budget.
+  bool put_snapshot(SequenceId id, int64_t position, const std::function<void(std::span<uint8_t>)>& fill);
 
   void set_cost(PieceCost cost) { cost_ = cost; }
 
@@ -167,7 +151,6 @@ class Scheduler {
   void add_rows(Sequence& sequence, const StepPlan::Rows& rows);
   void append(Sequence& sequence, const StepPlan::Rows& rows, std::span<const int32_t> tokens, Outcome& outcome);
   void publish_blocks(Sequence& sequence);
-  void wish_snapshot(const Sequence& sequence, const StepPlan::Rows& rows, int64_t before);
   void release_displaced();
 
   SchedulerLimits limits_;
@@ -190,7 +173,6 @@ class Scheduler {
   SchedulerCounts counts_;
   StepPlan plan_;
   std::vector<Outcome> outcomes_;
-  std::vector<SnapshotWish> wishes_;
 };
 
 /// Visibility of a sequence that is computed again after a preemption: the same as at first, so that the same bits come

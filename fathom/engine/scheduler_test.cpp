@@ -29,7 +29,7 @@ StepResult answer(const StepPlan& plan, Scheduler& scheduler, int32_t token, int
   for (const StepPlan::Rows& rows : plan.rows) {
     const Sequence& sequence = *scheduler.find(rows.sequence);
     if (rows.first + rows.count >= sequence.prefill_tokens) {
-      for (int i = 0; i < std::min(accepted, rows.drafts); ++i) result.tokens.push_back(sequence.proposed[size_t(i)]);
+      for (int i = 0; i < std::min(accepted, rows.drafts); ++i) result.tokens.push_back(6);
       result.tokens.push_back(token);
     }
     result.begin.push_back(int32_t(result.tokens.size()));
@@ -63,7 +63,7 @@ TEST(Scheduler, DecodeRowsComeFirstAndPromptPiecesFillTheBudget) {
   Scheduler scheduler(limits_of(4, 100, 64));
   scheduler.submit(sequence_of(1, 30, 10, 2));
   run(scheduler, 5);
-  scheduler.find(1)->proposed = {7, 8};
+  scheduler.find(1)->proposed = 2;
   scheduler.submit(sequence_of(2, 250, 10));
   scheduler.submit(sequence_of(3, 20, 10));
   expect_plan(scheduler, {{1, 30, 3, 3, 2, 3}, {2, 0, 100, 100, 0, 0}}, 1);
@@ -140,8 +140,9 @@ TEST(Scheduler, AStopTokenEndsTheAnswerAndDropsWhatFollows) {
   Scheduler scheduler(limits_of(1, 100, 64));
   scheduler.submit(sequence_of(1, 10, 20, 3));
   run(scheduler, 5);
-  scheduler.find(1)->proposed = {6, 1, 7};
-  const auto outcomes = run(scheduler, 8, 3);
+  scheduler.find(1)->proposed = 3;
+  const StepPlan plan = scheduler.plan(0);
+  const auto outcomes = scheduler.commit(plan, {{6, 1, 7, 8}, {0, 4}, {}});
   ASSERT_EQ(outcomes.size(), 1u);
   EXPECT_EQ(outcomes[0].kept, 2);
   EXPECT_EQ(outcomes[0].finish, FinishReason::stop);
@@ -152,10 +153,9 @@ TEST(Scheduler, AStopTokenEndsTheAnswerAndDropsWhatFollows) {
 TEST(Scheduler, TheLimitEndsTheAnswerAndDraftsShrinkBeforeIt) {
   Scheduler scheduler(limits_of(1, 100, 64));
   scheduler.submit(sequence_of(1, 10, 4, 5));
-  EXPECT_EQ(drafts_for(*scheduler.find(1)), 3);
   run(scheduler, 5);
-  EXPECT_EQ(drafts_for(*scheduler.find(1)), 2);
-  scheduler.find(1)->proposed = {6, 6};
+  EXPECT_EQ(drafts_for(scheduler.find(1)->remaining(), 5), 2);
+  scheduler.find(1)->proposed = 2;
   const auto outcomes = run(scheduler, 7, 2);
   EXPECT_EQ(outcomes[0].kept, 3);
   EXPECT_EQ(outcomes[0].finish, FinishReason::length);
@@ -166,7 +166,7 @@ TEST(Scheduler, CancelFreesEverythingInEveryState) {
   EXPECT_FALSE(scheduler.cancel(1));  // unknown
   for (SequenceId id = 1; id <= 3; ++id) scheduler.submit(sequence_of(id, id == 2 ? 150 : 20, 50, 2));
   run(scheduler, 5);
-  scheduler.find(1)->proposed = {6, 6};
+  scheduler.find(1)->proposed = 2;
   ASSERT_FALSE(scheduler.find(1)->in_prompt());
   ASSERT_TRUE(scheduler.find(2)->in_prompt());
   ASSERT_EQ(scheduler.waiting(), 1u);
@@ -471,7 +471,7 @@ TEST_P(SchedulerTrace, EveryRequestEndsAndNoInvariantBreaks) {
         ASSERT_GT(emitted[outcome.sequence], 0);
       } else if (Sequence* sequence = scheduler.find(outcome.sequence);
                  sequence != nullptr && outcome.kept > 0 && sequence->in_flight_steps == 0) {
-        sequence->proposed.assign(size_t(random() % uint32_t(drafts_for(*sequence) + 1)), 9);
+        sequence->proposed = int(random() % uint32_t(drafts_for(sequence->remaining(), sequence->drafts) + 1));
         ASSERT_EQ(sequence->cached, int64_t(sequence->ids.size()) - 1);
       }
     }

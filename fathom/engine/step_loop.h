@@ -1,8 +1,12 @@
 // fathom/engine/step_loop.h
-// The synchronous loop: requests go in, each step plans, runs, commits, proposes drafts and makes events. Knows no
-// backend and no checkpoint; Engine gives it a model, tests give it a made-up one. Source: spec/engine.md 1.
+// The host's loop: requests go in, each step plans, hands the plan to the executor, commits what came back and makes
+// events. Synchronous: one step at a time. Asynchronous: the next step is planned and submitted before the results of
+// the running one are known (spec/engine.md 4); the streams are the same, token by token, as long as the number of
+// verified drafts does not depend on measured times. Knows no backend and no checkpoint; Engine gives it a
+// model, tests give it a made-up one. Source: spec/engine.md 1, 4.
 #pragma once
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <random>
 #include <span>
@@ -10,9 +14,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fathom/engine/answer_guide.h"
+#include "fathom/engine/draft_schedule.h"
+#include "fathom/engine/executor.h"
 #include "fathom/engine/request.h"
-#include "fathom/engine/runner.h"
 #include "fathom/engine/scheduler.h"
 #include "fathom/grammar/compile/compile_pool.h"
 
@@ -29,6 +33,17 @@ struct LoopOptions {
   PrefixRoot prefix{};  // what all prefixes depend on; replay class and salt are the request's
   std::optional<grammar::Vocabulary> vocabulary = {};  // of constraints; none: constrained requests are refused
   grammar::CompilePoolOptions grammar = {};
+  bool asynchronous = false;
+  /// What steps cost: then the number of verified drafts follows confidence and load. None: all drafts are verified.
+  std::optional<CostCurve> curve = {};
+};
+
+/// Where the time of all steps went so far.
+struct LoopTimes {
+  uint64_t steps = 0;
+  double host_seconds = 0;  // planning, packing, committing, making events
+  double step_seconds = 0;  // of the executor
+  double wait_seconds = 0;  // of the host for the executor
 };
 
 /// One thread at a time.
@@ -36,65 +51,88 @@ class StepLoop {
  public:
   StepLoop(LoopOptions options, ModelPort port, const Operations& ops, Queue& queue);
 
-  /// Errors: those of check_request; usage for a constraint that cannot be enforced, by keyword and path. Then nothing
-  /// is queued. A constraint is compiled on other threads, and its request waits meanwhile.
+  /// The id of the first answer; those of a request that wants several are consecutive. Errors: those of check_request;
+  /// usage for a constraint that cannot be enforced, by keyword and path. Then nothing is queued. A constraint is
+  /// compiled on other threads, and its request waits meanwhile.
   Result<RequestId> submit(Request request);
-  /// Frees what the request holds at once; its Finish comes with the next step. Unknown ids are ignored.
+  /// Frees what the answer holds at once, or after the step that is running it; its Finish comes with the next step.
+  /// Unknown ids are ignored.
   void cancel(RequestId id);
   /// Valid until the next call. Waits up to a millisecond when there is nothing to do but wait for constraints.
   std::span<const Event> step();
   /// Nothing runs, waits or is left to be told.
-  bool idle() const { return scheduler_.idle() && cancelled_.empty(); }
+  bool idle() const { return scheduler_.idle() && cancelled_.empty() && executor_.in_flight() == 0; }
 
   const Scheduler& scheduler() const { return scheduler_; }
   Scheduler& scheduler() { return scheduler_; }
   /// Of all tenants.
   PrefixStatistics prefix_statistics() const { return scheduler_.pools().prefixes.total(); }
+  const LoopTimes& times() const { return times_; }
+  /// Null when drafts are not scheduled.
+  const DraftSchedule* draft_schedule() const { return schedule_ ? &*schedule_ : nullptr; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// What is remembered of a request besides its sequence.
+  /// What is remembered of an answer besides its sequence.
   struct Record {
     Clock::time_point submitted;
     bool started = false;
     Usage usage;
-    int top_logprobs = -1;
-    bool prompt_logprobs = false;
+    std::unique_ptr<LiveSequence> live;
+    int64_t begun = 0;       // its admission that the device knows
+    uint64_t last_step = 0;  // the last one that it is in
+    DraftHistory history;
     std::vector<TokenLogprob> prompt;     // until the first token
-    std::vector<TokenLogprob> answer;     // of the tokens that the last step chose
     grammar::CompilePool::Ticket ticket;  // of its constraint
-    std::unique_ptr<AnswerGuide> guide;   // once that is compiled
   };
-  void note_start(const StepPlan& plan, Clock::time_point now);
-  void note_rows(const StepPlan::Rows& rows, const Sequence& sequence, size_t tokens, Usage& usage) const;
-  void read_prompt_logprobs(size_t entry, const StepPlan::Rows& rows, const Sequence& sequence, Record& record) const;
-  void read_logprobs(size_t entry, const StepPlan::Rows& rows, const Sequence& sequence,
-                     std::span<const int32_t> tokens, Record& record);
-  Event event_of(const StepPlan::Rows& rows, std::span<const int32_t> tokens, Record& record) const;
-  void finish(Event& event, FinishReason reason, Clock::time_point now, std::optional<Error> error = {});
+  /// A live sequence whose answer has ended while a step with it was in flight.
+  struct Retired {
+    uint64_t last_step = 0;
+    std::unique_ptr<LiveSequence> live;
+  };
+
+  // submitting: step_loop_submit.cpp
+  Sequence sequence_of(const Request& request);
+  std::unique_ptr<LiveSequence> live_of(const Request& request, const Sequence& sequence, uint64_t seed) const;
   Result<void> check_constraint(const grammar::Constraint& constraint) const;
-  void poll_constraints();
-  Result<void> begin_constrained(Sequence& sequence, Record& record, const grammar::CompiledGrammar& grammar);
-  Result<void> advance(Sequence& sequence, std::span<const int32_t> kept);
-  double now() const { return std::chrono::duration<double>(Clock::now() - opened_).count(); }
+  void compile(RequestId id, const grammar::Constraint& constraint);
   uint32_t tenant_of(const std::string& name);
   int32_t open_root(const Request& request, ReplayMode mode, uint32_t tenant);
-  void measure(const StepPlan& plan, double seconds);
+  void poll_constraints();
+  Result<void> begin_constrained(Record& record, RequestId id, const grammar::CompiledGrammar& grammar);
+
+  // stepping: step_loop.cpp
+  void tell_cancelled();
+  bool start_step();
+  void pack(StepWork& work);
+  void decide_drafts(StepWork& work);
+  void finish_step(StepWork& work);
+  static void note_rows(StepWork& work, size_t entry, Record& record);
+  void tell(StepWork& work, size_t entry, const Outcome& outcome, Clock::time_point now);
+  void finish(Event& event, FinishReason reason, Clock::time_point now, std::optional<Error> error = {});
+  void measure(const StepWork& work, int64_t tokens, double seconds);
+  double now() const { return std::chrono::duration<double>(Clock::now() - opened_).count(); }
 
   Clock::time_point opened_ = Clock::now();
   LoopOptions options_;
   Scheduler scheduler_;
   PieceCost cost_;
+  LoopTimes times_;
+  std::optional<DraftSchedule> schedule_;
+  std::vector<DraftCandidate> candidates_;
   std::unordered_map<std::string, uint32_t> tenants_;
-  Runner runner_;
   std::unique_ptr<grammar::CompilePool> compile_pool_;  // once somebody asks for it
   std::vector<RequestId> compiling_;
   std::random_device entropy_;
   RequestId next_id_ = 1;
   std::unordered_map<RequestId, Record> records_;
+  std::vector<Retired> retired_;
   std::vector<RequestId> cancelled_;  // their events are still to come
   std::vector<Event> events_;
-  std::vector<Sequence*> entries_, drafting_;
+  std::array<StepWork, Executor::kMostInFlight> works_;
+  uint64_t started_steps_ = 0, finished_steps_ = 0;
+  Clock::time_point submitted_at_[Executor::kMostInFlight], finished_at_;
+  Executor executor_;  // last: it ends before what it works on
 };
 
 }  // namespace fathom

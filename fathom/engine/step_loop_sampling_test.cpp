@@ -46,36 +46,50 @@ TEST(StepLoop, TransparentTextDoesNotDependOnDrafts) {
   Runner runner(model.port(), reference_operations(), *queue);
   Scheduler scheduler(
       {.context = 1'000, .sequences = 12, .step_rows = 2'048, .blocks = 64, .shape = settings.shape.replay});
-  std::mt19937 random(1);
-  std::map<SequenceId, std::vector<int32_t>> varied;
+  std::map<SequenceId, LiveSequence> live;
   for (uint32_t i = 0; i < 12; ++i) {
     const Request request = transparent(i, 1000 + i);
+    LiveSequence& one = live[i + 1];
+    one.ids = request.ids;
+    one.prompt_tokens = int64_t(request.ids.size());
+    one.max_tokens = request.sampling.max_tokens;
+    one.drafts = 5;
+    one.sampler = make_sampler_state(request.sampling, 1000 + i, 1, request.ids, Verification::transparent);
+    one.stop_ids = one.sampler.end_ids;
     Sequence sequence;
     sequence.id = i + 1;
     sequence.ids = request.ids;
-    sequence.prompt_tokens = int64_t(request.ids.size());
-    sequence.max_tokens = request.sampling.max_tokens;
+    sequence.prompt_tokens = one.prompt_tokens;
+    sequence.max_tokens = one.max_tokens;
+    sequence.drafts = 5;
     sequence.mode = settings.replay;
-    sequence.sampler = make_sampler_state(request.sampling, 1000 + i, 1, request.ids, Verification::transparent);
-    sequence.stop_ids = sequence.sampler.end_ids;
+    sequence.stop_ids = one.stop_ids;
     scheduler.submit(std::move(sequence));
   }
+  std::mt19937 random(1);
+  std::map<SequenceId, std::vector<int32_t>> varied;
+  StepWork work;
   for (int steps = 0; !scheduler.idle() && steps < 10'000; ++steps) {
-    const StepPlan plan = scheduler.plan(0);
-    std::vector<Sequence*> sequences, drafting;
-    for (const auto& rows : plan.rows) sequences.push_back(scheduler.find(rows.sequence));
-    const StepResult result = runner.run(plan, sequences);
-    const auto outcomes = scheduler.commit(plan, result);
+    work.clear();
+    work.plan = scheduler.plan(0);
+    for (size_t i = 0; i < work.plan.rows.size(); ++i) {
+      Sequence& sequence = *scheduler.find(work.plan.rows[i].sequence);
+      work.live.push_back(&live[sequence.id]);
+      if (sequence.cached == 0)
+        work.begins.push_back({i, sequence.prefill_tokens, 0, sequence.replay, sequence.cache.slot});
+      const auto& blocks = sequence.cache.blocks;
+      work.new_blocks.push_back({i, 0, blocks.size()});
+      work.block_ids.insert(work.block_ids.end(), blocks.begin(), blocks.end());
+    }
+    work.policy = DraftPolicy(random() % 3);
+    work.verify_rows = int(work.plan.rows.size() + random() % 50);
+    runner.run(work);
+    const auto outcomes = scheduler.commit(work.plan, work.result);
     for (size_t i = 0; i < outcomes.size(); ++i) {
-      const auto kept = result.of(i).first(size_t(outcomes[i].kept));
+      const auto kept = work.result.of(i).first(size_t(outcomes[i].kept));
       auto& text = varied[outcomes[i].sequence];
       text.insert(text.end(), kept.begin(), kept.end());
-      if (outcomes[i].finish || kept.empty()) continue;
-      for (const int32_t token : kept) count_token(sequences[i]->sampler, token);
-      sequences[i]->drafts = int(random() % 6);
-      drafting.push_back(sequences[i]);
     }
-    runner.propose(drafting);
   }
   for (uint32_t i = 0; i < 12; ++i) EXPECT_EQ(varied[i + 1], texts[0][i]) << i;
 }

@@ -4,6 +4,7 @@
 // device.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,18 @@ struct StepPlan {
   bool empty() const { return rows.empty(); }
   void clear() { rows.clear(), copies.clear(), slot_copies.clear(), restores.clear(), preempted.clear(); }
   friend bool operator==(const StepPlan&, const StepPlan&) = default;
+};
+
+/// Tokens that a step brought, one range for each entry of its plan: the accepted drafts, then one more; empty for a
+/// prompt piece that is not the last, and for an entry whose sequence had ended before.
+struct StepResult {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> begin;  // [plan rows + 1]
+  std::vector<int> proposed;   // [plan rows] drafts that the next step can verify; empty: none
+
+  std::span<const int32_t> of(size_t entry) const {
+    return std::span(tokens).subspan(size_t(begin[entry]), size_t(begin[entry + 1] - begin[entry]));
+  }
 };
 
 /// One line: "7: 130+6 (5 drafts), 9: 0+2048 (140 decoder)".
