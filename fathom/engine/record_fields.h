@@ -2,7 +2,6 @@
 // Reads the fields of one object of a record, with limits, and keeps the first thing that is wrong. Every value that
 // comes out lies within its limits, also after an error. Private to the records.
 #pragma once
-#include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -1,7 +1,5 @@
 #include "fathom/engine/schedule_record.h"
 
-#include <cmath>
-
 #include "fathom/base/philox.h"
 #include "fathom/engine/record_fields.h"
 

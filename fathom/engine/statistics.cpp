@@ -67,6 +67,7 @@ void EngineStatistics::arrive(RequestProgress& request, RequestId id, double now
 void EngineStatistics::ready(RequestProgress& request, double now) { change(request, RequestState::waiting, now); }
 
 void EngineStatistics::start(RequestProgress& request, double now) {
+  if (request.state == RequestState::running) preempt(request, now);
   change(request, RequestState::running, now);
   if (request.started) return;
   request.started = true;
@@ -78,7 +79,7 @@ void EngineStatistics::preempt(RequestProgress& request, double now) { change(re
 void EngineStatistics::bring(RequestProgress& request, double now, int tokens) {
   series_->generated_tokens->add(tokens);
   int later = tokens;  // tokens that end a gap
-  if (request.last_tokens == 0) {
+  if (request.last_tokens < 0) {
     const double waited = now - request.arrived;
     series_->first_token_seconds->observe(waited);
     ++totals_.first_tokens;

@@ -41,7 +41,7 @@ struct RequestProgress {
   RequestState state = RequestState::submitted;
   bool started = false;
   double arrived = 0;
-  double last_tokens = 0;  // when it last brought some; 0: not yet
+  double last_tokens = -1;  // when it last brought some; -1: not yet
 };
 
 struct StatisticsOptions {
@@ -91,7 +91,8 @@ class EngineStatistics {
   void arrive(RequestProgress& request, RequestId id, double now, bool loading);
   /// What it waited for is there: loading -> waiting.
   void ready(RequestProgress& request, double now);
-  /// Its first row, or the first after a preemption, is in a plan. Queue time is until the first time.
+  /// Its first row, or the first after a preemption, is in a plan. Queue time is until the first time. One that ran and
+  /// begins again was put back between two steps: that is counted as well.
   void start(RequestProgress& request, double now);
   /// It was put back: running -> waiting.
   void preempt(RequestProgress& request, double now);

@@ -102,6 +102,16 @@ TEST(EngineStatistics, ARefusedRequestIsCountedByItsError) {
   EXPECT_EQ(f.value("fathom_engine_transitions_total{from=\"submitted\",to=\"finished\"}"), 1);
 }
 
+TEST(EngineStatistics, WhoRunsAndBeginsAgainWasPutBackBetweenTwoSteps) {
+  Fixture f;
+  RequestProgress one;
+  f.statistics.arrive(one, 1, 0, false);
+  f.statistics.start(one, 1);
+  f.statistics.start(one, 2);  // Scheduler::preempt(), which no plan tells of
+  EXPECT_EQ(f.value("fathom_engine_transitions_total{from=\"running\",to=\"waiting\"}"), 1);
+  EXPECT_EQ(f.value("fathom_engine_requests{state=\"running\"}"), 1);
+}
+
 TEST(EngineStatisticsDeath, AChangeThatR1DoesNotHaveIsABug) {
   Metrics metrics;
   EngineStatistics statistics(metrics, nullptr);

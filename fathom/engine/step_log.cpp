@@ -46,6 +46,31 @@ std::optional<StepLog::Entries> StepLog::entries(size_t index) const {
   return Entries{all.subspan(from, first), all.first(step.entries - first)};
 }
 
+void note_entry(StepSummary& summary, StepLog* log, const StepPlan::Rows& planned, const EntryRan& ran,
+                const Outcome& outcome) {
+  const int decoder_rows = std::min(planned.decoder_count, ran.rows);
+  const int accepted = ran.prompt ? 0 : std::clamp(ran.tokens - 1, 0, ran.drafts);
+  if (ran.prompt) {
+    add_prompt_piece(summary, ran.rows, decoder_rows, std::min(ran.replayed_rows, ran.rows));
+  } else if (ran.rows > 0) {
+    add_round(summary, ran.rows, ran.drafts, accepted);
+  }
+  summary.tokens += outcome.kept;
+  summary.finished += outcome.finish.has_value();
+  if (log == nullptr) return;
+  StepEntry entry;
+  entry.sequence = planned.sequence;
+  entry.first = int32_t(planned.first);
+  entry.rows = ran.rows;
+  entry.decoder_rows = decoder_rows;
+  entry.drafts = int16_t(ran.drafts);
+  entry.accepted = int16_t(accepted);
+  entry.kept = int16_t(outcome.kept);
+  entry.finish = outcome.finish ? int8_t(*outcome.finish) : int8_t(-1);
+  entry.prompt = ran.prompt;
+  log->add_entry(entry);
+}
+
 std::string StepLog::json(size_t most) const {
   std::string out = R"({"entry_fields":["sequence","first","rows","decoder_rows","drafts","accepted","kept","finish",)"
                     R"("prompt"],"steps":[)";

@@ -73,4 +73,16 @@ class StepLog {
   uint64_t step_from_ = 0;          // entries_seen_ where the step that is being added begins
 };
 
+/// What one entry of a plan came to: rows and drafts that ran (fewer than planned where the plan was a bound), tokens
+/// that it brought before the commit.
+struct EntryRan {
+  bool prompt = false;
+  int rows = 0, drafts = 0, tokens = 0;
+  int replayed_rows = 0;  // of a prompt piece: replayed_rows(...)
+};
+/// One entry of a committed step, into its summary and, when there is one, into the log. Whole commit: note_entry for
+/// each entry, add_plan, add_standing, times, then log.add(summary).
+void note_entry(StepSummary& summary, StepLog* log, const StepPlan::Rows& planned, const EntryRan& ran,
+                const Outcome& outcome);
+
 }  // namespace fathom

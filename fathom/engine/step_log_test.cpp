@@ -96,6 +96,33 @@ TEST(StepLog, JsonHasSummariesAndEntries) {
   EXPECT_EQ(last->find("steps")->items.size(), 1u);
 }
 
+TEST(StepLog, ANotedEntryCountsInTheSummaryAndStandsInTheLog) {
+  StepLog log({.steps = 4, .entries = 8});
+  StepSummary summary;
+  // A round that verified 3 of 5 planned drafts, took 2 and one more token, of which a stop token was the second.
+  note_entry(summary, &log, {7, 130, 6, 6, 5, 6}, {.rows = 4, .drafts = 3, .tokens = 3}, {7, 2, FinishReason::stop});
+  // The last piece of a prompt; 16 rows of it below its hit.
+  note_entry(summary, &log, {8, 112, 100, 40, 0, 1}, {.prompt = true, .rows = 100, .tokens = 1, .replayed_rows = 16},
+             {8, 1, {}});
+  // A sequence that had ended on the device: nothing of it ran.
+  note_entry(summary, &log, {9, 50, 6, 6, 5, 6}, {}, {9, 0, {}});
+  log.add(summary);
+  EXPECT_EQ(summary.decode_sequences, 1);
+  EXPECT_EQ(summary.decode_rows, 4);
+  EXPECT_EQ(summary.offered, (std::array<int32_t, kMaxDrafts>{1, 1, 1}));
+  EXPECT_EQ(summary.accepted, (std::array<int32_t, kMaxDrafts>{1, 1, 0}));
+  EXPECT_EQ(summary.prompt_rows, 100);
+  EXPECT_EQ(summary.decoder_rows, 40);
+  EXPECT_EQ(summary.replayed_rows, 16);
+  EXPECT_EQ(summary.tokens, 3);
+  EXPECT_EQ(summary.finished, 1);
+  const auto entries = log.entries(0);
+  ASSERT_TRUE(entries);
+  ASSERT_EQ(entries->size(), 3u);
+  EXPECT_EQ((*entries)[0], (StepEntry{7, 130, 4, 4, 3, 2, 2, int8_t(FinishReason::stop), false}));
+  EXPECT_EQ((*entries)[1], (StepEntry{8, 112, 100, 40, 0, 0, 1, -1, true}));
+}
+
 // Case obs-03 wants an error of a step to name the step and the shape of its batch.
 TEST(StepSummary, ItsShapeNamesTheStepAndWhatRan) {
   StepSummary summary;
