@@ -288,6 +288,7 @@ Result<MachineCost> machine_cost(const ModelConfig& config, const Hardware& hard
   }
   machine.blocks = int32_t(std::min<int64_t>(blocks, 1 << 30));
   machine.sequences = kSequences * hardware.devices;
+  machine.devices = hardware.devices;
   return machine;
 }
 
@@ -314,6 +315,7 @@ Result<MachineCost> parse_machine_cost(std::string_view json, const std::string&
   read.integer("padded_to", 1024, machine.padded_to);
   read.integer("blocks", 1 << 30, machine.blocks);
   read.integer("sequences", 65'536, machine.sequences);
+  read.integer("devices", 4096, machine.devices);
   if (machine.name.empty()) machine.name = where;
   if (machine.weights.empty()) read.fail("weights", "is missing");
   if (!machine.weights.empty() && (machine.weights[0].rows < 1 || machine.weights[0].milliseconds <= 0)) {
@@ -325,6 +327,7 @@ Result<MachineCost> parse_machine_cost(std::string_view json, const std::string&
     }
   }
   if (machine.sequences < 1) read.fail("sequences", "is 0");
+  if (machine.devices < 1) read.fail("devices", "is 0");
   if (auto error = read.finish()) return *error;
   return machine;
 }
@@ -352,6 +355,7 @@ Json to_json(const MachineCost& machine) {
   out.set("padded_to", Json::of(machine.padded_to));
   out.set("blocks", Json::of(int64_t(machine.blocks)));
   out.set("sequences", Json::of(machine.sequences));
+  out.set("devices", Json::of(machine.devices));
   return out;
 }
 

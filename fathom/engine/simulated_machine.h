@@ -43,6 +43,7 @@ struct MachineCost {
   int padded_to = 8;    // decode steps run as graphs of 1, 2, 4 and multiples of so many rows; 0: of any number
   int32_t blocks = 0;   // of 128 tokens that the caches have; 0: as many as are needed
   int sequences = 256;  // running at once
+  int devices = 1;      // that share the work; what is said a device (rows of a step) counts so many times
   friend bool operator==(const MachineCost&, const MachineCost&) = default;
 };
 
