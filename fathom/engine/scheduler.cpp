@@ -54,6 +54,11 @@ Sequence* Scheduler::find(SequenceId id) {
   return at == sequences_.end() ? nullptr : &at->second;
 }
 
+const Sequence* Scheduler::find(SequenceId id) const {
+  const auto at = sequences_.find(id);
+  return at == sequences_.end() ? nullptr : &at->second;
+}
+
 void Scheduler::remove_running(SequenceId id) { running_.erase(std::find(running_.begin(), running_.end(), id)); }
 
 // Gives up a running sequence's memory, now or when its last step is committed, and its place.

@@ -100,6 +100,9 @@ class Scheduler {
 
   /// Null when there is none; stays at its address until it finishes or is cancelled.
   Sequence* find(SequenceId id);
+  const Sequence* find(SequenceId id) const;
+  /// Waiting and running.
+  const std::unordered_map<SequenceId, Sequence>& sequences() const { return sequences_; }
   bool idle() const { return sequences_.empty(); }
   size_t waiting() const { return waiting_.size(); }
   size_t running() const { return running_.size(); }
