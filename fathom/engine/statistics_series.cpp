@@ -32,7 +32,7 @@ StatisticsSeries::StatisticsSeries(Metrics& m) {
   }
   for (size_t i = 0; i < kFinishReasons; ++i) {
     this->finished[i] = &m.counter("fathom_engine_requests_finished_total", "Requests that ended, by reason.",
-                             {{"reason", name_of(FinishReason(i))}});
+                                   {{"reason", name_of(FinishReason(i))}});
   }
   for (size_t i = 0; i < kErrorCodes; ++i) {
     failures[i] = &m.counter("fathom_engine_failures_total", "Requests that were rejected or failed, by kind of error.",
