@@ -182,7 +182,9 @@ Result<int> run_batch(const GenerateSettings& s, const Common& common) {
   const auto model = load_model(common);
   if (!model) return model.error();
   const Tokenizer* tokenizer = model->tokenizer ? &*model->tokenizer : nullptr;
-  auto engine = open_engine(*model, s.engine, common);
+  EngineSettings settings = s.engine;
+  settings.schedule_drafts = true;
+  auto engine = open_engine(*model, settings, common);
   if (!engine) return engine.error();
   const int64_t most = s.concurrency.value_or(engine->options().sequences);
   Answering answering(*engine, tokenizer);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fathom/checkpoint/embedded_model.h"
+#include "fathom/cli/cache_folder.h"
 #include "fathom/cli/log.h"
 #include "fathom/cli/option_value.h"
 #include "fathom/tokenizer/compressed_vocabulary.h"
@@ -204,6 +205,8 @@ EngineOptions to_engine_options(const EngineSettings& s, const Common& common) {
   options.replay = replay_mode_of(s.replay).value_or(ReplayMode::compact);
   options.verification = s.sampling == "transparent" ? Verification::transparent : Verification::rejection;
   options.drafts = s.drafts == "auto" ? -1 : int(parse_integer(s.drafts).value_or(0));
+  options.schedule_drafts = s.schedule_drafts;
+  options.step_times = cache_folder("step-times");
   options.memory_limit_bytes = s.memory_limit ? s.memory_limit->count : 0;
   options.prefix_cache = !s.no_prefix_cache;
   return options;

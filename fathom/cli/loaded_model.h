@@ -45,6 +45,7 @@ struct EngineSettings {
   bool no_prefix_cache = false;
   std::string experts = "device", engram = "disk";
   std::optional<Bytes> memory_limit;
+  bool schedule_drafts = false;  // set by commands that answer many at once: then `drafts` auto measures steps first
 };
 /// Bound to `settings`; with those that later issues bring, marked planned.
 std::vector<Option> engine_options(EngineSettings& settings);

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "fathom/base/processor_name.h"
 #include "fathom/base/thread_pool.h"
 #include "fathom/cli/option_value.h"
 
@@ -51,8 +52,7 @@ int64_t kilobytes_of(const std::string& meminfo, std::string_view key) {
 
 void read_processor(Machine& machine) {
   const std::string info = text_of("/proc/cpuinfo");
-  machine.processor = field_of(info, "model name");
-  if (machine.processor.empty()) machine.processor = field_of(info, "CPU implementer");
+  machine.processor = processor_name();
   std::string flags = field_of(info, "flags");
   if (flags.empty()) flags = field_of(info, "Features");
   const std::vector<std::string> present = split(flags, ' ');

@@ -94,7 +94,7 @@ Result<CostCurve> measure_cost_curve(std::span<const int> sizes, const TimedStep
       if (!run) return run.error();
       if (!std::isfinite(*run) || *run <= 0) {
         return Error{ErrorCode::failed, "a step of " + std::to_string(rows) + " rows took no time", "cost curve",
-                     "the clock of this machine cannot time steps; use --spec fixed"};
+                     "the clock of this machine cannot time steps; choose a fixed number with --drafts"};
       }
       time = *run;
     }

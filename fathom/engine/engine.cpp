@@ -1,10 +1,14 @@
 #include "fathom/engine/engine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 
+#include "fathom/base/processor_name.h"
+#include "fathom/base/sha256.h"
 #include "fathom/base/system_memory.h"
 #include "fathom/engine/cache_plan.h"
+#include "fathom/engine/measure_decode.h"
 #include "fathom/engine/step_loop.h"
 #include "fathom/model/memory_plan.h"
 
@@ -80,6 +84,32 @@ std::vector<size_t> encoder_rings_of(const std::vector<PageSpec>& specs, int enc
   return out;
 }
 
+// Measured now, or within the last hour. That times cannot be kept is no reason not to start.
+Result<CostCurve> decode_curve(const EngineOptions& options, const std::string& model, const ModelPort& port,
+                               int32_t blocks) {
+  const int sequences = int(std::min<int64_t>(options.sequences, blocks));
+  const auto sizes = curve_sizes(sequences * (1 + options.drafts));
+  CostCurveKey key;
+  key.fields.set("unit", Json::of("ms"));
+  key.fields.set("model", Json::of(model));
+  key.fields.set("backend", Json::of(options.backend));
+  key.fields.set("processor", Json::of(processor_name()));
+  key.fields.set("threads", Json::of(options.threads));
+  key.fields.set("numerics", Json::of(options.numerics.name));
+  key.fields.set("sequences", Json::of(sequences));
+  key.fields.set("sizes", Json::array());
+  for (const int size : sizes) key.fields.fields.back().second.push(Json::of(size));
+  const int64_t now =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  if (!options.step_times.empty()) {
+    auto stored = load_cost_curve(options.step_times, key, now);
+    if (stored.curve) return std::move(*stored.curve);
+  }
+  auto curve = measure_decode(port, sizes, sequences);
+  if (curve.ok() && !options.step_times.empty()) (void)store_cost_curve(options.step_times, key, *curve, now);
+  return curve;
+}
+
 }  // namespace
 
 struct Engine::State {
@@ -135,6 +165,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   const int block = state->port().block;
   if (auto checked = check_options(options, block, config.vocab_size); !checked) return checked.error();
   options.backend = state->backend.name;
+  const bool schedule = options.schedule_drafts && options.drafts < 0 && block > 0;
   if (options.drafts < 0) options.drafts = block;
   if (options.threads == 0) options.threads = usable_cpus();
   CacheLayout layout = lay_out(state->model->page_specs());
@@ -170,7 +201,8 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
     loop.limits.snapshots.budget_bytes = options.snapshot_bytes;
   }
   loop.prefix_cache = options.prefix_cache;
-  loop.prefix.model = checkpoint.path_of("config.json");
+  const std::string identity = hex_text(checkpoint.identity());
+  loop.prefix.model = identity;
   loop.prefix.numerics = options.numerics.name + std::string("/") + options.backend;
   loop.replay = options.replay;
   loop.drafts = options.drafts;
@@ -180,6 +212,12 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   loop.vocabulary = options.vocabulary;
   loop.grammar = options.grammar;
   loop.asynchronous = options.asynchronous;
+  if (schedule) {
+    auto curve = decode_curve(options, identity, state->port(), plan->blocks);
+    if (!curve) return curve.error();
+    loop.curve = std::move(*curve);
+  }
+  options.schedule_drafts = schedule;
   state->options = std::move(options);
   state->loop.emplace(loop, state->port(), state->backend.ops, *state->queue);
   return Engine(std::move(state));

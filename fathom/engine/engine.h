@@ -32,7 +32,12 @@ struct EngineOptions {
                                    // changes bits; -1: a sixteenth of what the blocks take, 16 snapshots at least
   int32_t most_blocks = 0;         // of 128 tokens for all sequences together; 0: what memory allows and they can use
   bool asynchronous = false;       // the next step is planned while one runs, on a thread of its own
-  double overcommit = 0.3;         // admitted beyond what surely fits; above 0 somebody may be preempted
+  /// With drafts = -1: as many drafts are verified as their confidence and the measured cost of a row are worth, the
+  /// same for none at all; a request with a seed under rejection keeps them all. Measures steps at the start, about a
+  /// hundred of them, unless times of the last hour lie in `step_times`.
+  bool schedule_drafts = false;
+  std::string step_times = {};  // a folder; "": they are not kept
+  double overcommit = 0.3;      // admitted beyond what surely fits; above 0 somebody may be preempted
   std::optional<grammar::Vocabulary> vocabulary = {};  // of the tokenizer; none: constraints are refused
   grammar::CompilePoolOptions grammar = {};            // how constraints are compiled
 };
