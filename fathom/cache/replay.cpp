@@ -88,6 +88,8 @@ PrefillPlan plan_prefill(const ReplayShape& shape, ReplayMode mode, int64_t leng
     if (snapshot_at && *snapshot_at >= start.lowest && *snapshot_at <= start.highest) {
       out.restore_at = replay.start = *snapshot_at;
       replay.encoder_cut = 0;
+    } else if (snapshot_at && *snapshot_at == 0 && start.bounded < kBlockTokens) {
+      replay.start = replay.encoder_cut = 0;
     }
     out.seam = mode != ReplayMode::halo && replay.encoder_cut > 0;
   }
@@ -116,7 +118,7 @@ SnapshotRange useful_snapshots(const ReplayShape& shape, ReplayMode mode, int64_
                                std::optional<int64_t> rows) {
   if (!worth_using(shape, mode, length, hit)) return {};
   const Start start = start_of(shape, mode, length, hit, rows);
-  return {start.lowest, start.highest / kBlockTokens * kBlockTokens};
+  return {start.lowest, start.highest / kBlockTokens * kBlockTokens, start.bounded < kBlockTokens};
 }
 
 }  // namespace fathom

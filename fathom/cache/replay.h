@@ -67,7 +67,8 @@ struct PrefillPlan {
 /// - compact, mask: min(hit - W, length - K), and nothing below is visible: a seam.
 /// - halo: min(hit, d) - E (W - 1), d the first row with a decoder window key: rows from min(hit, d) on are exact.
 /// - With a snapshot: at its position, exactly, if that is at most min(hit, length - K) (halo: min(hit, d)) and less
-///   than 128 rows below the start above; the last snapshot position that is low enough always is.
+///   than 128 rows below the start above; the last snapshot position that is low enough always is. Before position 0
+///   there is nothing to restore: snapshot_at = 0 asks for the same exactness where the start is below 128.
 ///
 /// The specification has d = length - 2,420 for halo. Layer 20 also projects the window keys of the 127 rows before the
 /// kept ones, from the encoder's output (engine.md 6.1), so those must be exact too and d is 127 lower
@@ -82,6 +83,7 @@ Replay plan_replay(const ReplayShape& shape, ReplayMode mode, int64_t length, in
 /// Positions (multiples of 128, lowest to highest) at which plan_prefill would use a snapshot; none: lowest > highest.
 struct SnapshotRange {
   int64_t lowest = 1, highest = 0;
+  bool zero = false;  // so would position 0, where every window is empty
 };
 SnapshotRange useful_snapshots(const ReplayShape& shape, ReplayMode mode, int64_t length, int64_t hit,
                                std::optional<int64_t> rows = {});

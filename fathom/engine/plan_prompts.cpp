@@ -61,11 +61,7 @@ StepPlan::Rows Scheduler::prompt_piece(const Sequence& sequence, int64_t budget)
   const int64_t most = sequence.prompt_logits ? std::min(budget, limits_.prompt_logit_rows) : budget;
   const int64_t first = sequence.planned();
   const int64_t held = int64_t(sequence.cache.blocks.size()) + pools_.blocks.available();
-  int64_t end = std::min({first + most, sequence.prefill_tokens, held * kBlockTokens});
-  // A piece ends where a snapshot can be taken.
-  const int64_t last_block = (sequence.prefill_tokens - 1) / kBlockTokens * kBlockTokens;
-  const bool snapshots = limits_.snapshot_bytes > 0 && limits_.snapshots.budget_bytes > 0 && sequence.chain.root != 0;
-  if (snapshots && first < last_block && end > last_block) end = last_block;
+  const int64_t end = std::min({first + most, sequence.prefill_tokens, held * kBlockTokens});
   const int64_t count = std::max<int64_t>(0, end - first);
   const int64_t decoder = std::clamp<int64_t>(end - sequence.replay.decoder_from, 0, count);
   const bool is_prompt = sequence.prompt_logits && sequence.generated() == 0;
@@ -129,15 +125,20 @@ bool Scheduler::try_admit(Sequence& sequence) {
   }
   PrefillPlan plan;
   std::optional<SnapshotView> snapshot;
+  std::optional<int64_t> windows_at;
   if (sequence.preemptions == 0) {
     if (sequence.chain.root != 0 && sequence.mode != ReplayMode::off && limits_.snapshot_bytes > 0) {
       const SnapshotRange range = useful_snapshots(limits_.shape, sequence.mode, length, hit.tokens());
       if (range.lowest <= range.highest) {
         snapshot = snapshots_.latest(pools_.prefixes, sequence.chain, sequence.ids, range, exact);
       }
+      if (snapshot) {
+        windows_at = snapshot->position;
+      } else if (range.zero) {
+        windows_at = 0;
+      }
     }
-    plan = plan_prefill(limits_.shape, sequence.mode, length, hit.tokens(),
-                        snapshot ? std::optional(snapshot->position) : std::nullopt);
+    plan = plan_prefill(limits_.shape, sequence.mode, length, hit.tokens(), windows_at);
   } else {
     plan.replay = recompute_replay(limits_.shape, sequence.first_replay, hit.tokens());
     plan.hit = hit.tokens();

@@ -24,12 +24,7 @@ void Runner::run(StepWork& work) {
   for (const BlockCopy& copy : work.plan.slot_copies) port_.copy_slot(copy.from, copy.to);
   for (const StepPlan::Restore& one : work.plan.restores) port_.restore_windows(one.slot, one.position, one.bytes);
   resolve(work);
-  work.forward_seconds = 0;
-  if (!active_.empty()) {
-    const auto forward = Clock::now();
-    logits_ = port_.forward(builder_.build(run_, live_));
-    work.forward_seconds = seconds_since(forward);
-  }
+  compute(work);
   choose(work);
   take_snapshots(work);
   propose(work);
@@ -123,6 +118,37 @@ void Runner::schedule_drafts(const StepWork& work) {
     StepPlan::Rows& rows = run_.rows[free_[k]];
     rows.drafts = free_rows_[k] - 1;
     rows.count = rows.decoder_count = rows.logit_rows = free_rows_[k];
+  }
+}
+
+void Runner::compute(StepWork& work) {
+  const auto begun = Clock::now();
+  capture_windows(work);
+  if (!active_.empty()) {
+    Batch batch = builder_.build(run_, live_);
+    batch.captures = captures_;
+    logits_ = port_.forward(batch);
+  }
+  work.forward_seconds = seconds_since(begun);
+}
+
+// Windows inside a prompt piece that later prompts will want: those from which this prompt itself would go on, and
+// those before its last full block, from which its conversation does.
+void Runner::capture_windows(StepWork& work) {
+  captures_.clear();
+  if (port_.window_bytes == 0) return;
+  for (size_t i = 0; i < active_.size(); ++i) {
+    const LiveSequence& live = *active_[i].live;
+    const StepPlan::Rows& rows = run_.rows[i];
+    if (!live.snapshots || active_[i].before >= live.prefill_tokens) continue;
+    const int64_t last = (live.prefill_tokens - 1) / kBlockTokens * kBlockTokens;
+    const int64_t again = useful_snapshots(port_.shape, live.mode, live.prefill_tokens, last).highest;
+    for (const int64_t position : {again < last ? again : 0, last}) {
+      if (position <= rows.first || position >= rows.first + rows.count) continue;
+      if (!windows_complete(port_.shape, live.mode, live.replay, position)) continue;
+      work.snapshots.push_back({active_[i].entry, position, std::vector<uint8_t>(size_t(port_.window_bytes))});
+      captures_.push_back({int32_t(i), position, work.snapshots.back().bytes});
+    }
   }
 }
 

@@ -59,6 +59,8 @@ class Runner {
   void begin_sequences(const StepWork& work);
   void resolve(StepWork& work);
   void schedule_drafts(const StepWork& work);
+  void compute(StepWork& work);
+  void capture_windows(StepWork& work);
   void choose(StepWork& work);
   void report(StepWork& work, size_t active, std::span<const int32_t> tokens);
   void tell_logprobs(size_t active, std::span<const int32_t> tokens, EntryReport& report);
@@ -75,6 +77,7 @@ class Runner {
   StepPlan run_;  // rows that really run, of active_
   std::vector<Active> active_;
   std::vector<LiveSequence*> live_;
+  std::vector<WindowCapture> captures_;
   View<const float, 2> logits_;
   std::vector<Choice> choices_;
   std::vector<int32_t> chosen_, chosen_begin_;

@@ -10,6 +10,14 @@
 
 namespace fathom {
 
+/// A copy of the encoder windows before a position inside a piece, taken while the piece runs: afterwards later rows
+/// have their places in the rings.
+struct WindowCapture {
+  int32_t sequence = 0;    // of the batch
+  int64_t position = 0;    // the piece has rows on both sides, or ends there
+  std::span<uint8_t> out;  // CacheMemory::window_bytes of the encoder's rings
+};
+
 struct Batch {
   RowSet rows;                     // positions, owners, ranges
   View<const int32_t, 1> ids;      // [rows] token ids
@@ -21,6 +29,7 @@ struct Batch {
   std::span<const Replay> replay;  // [sequences] visibility
   View<const int32_t, 1>
       logit_rows;  // rows whose logits are wanted, rising; each runs the decoder (position >= decoder_from)
+  std::span<const WindowCapture> captures = {};
 };
 
 /// One draft block a sequence. Source: spec/model.md 11.2.

@@ -233,8 +233,8 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
   for (int64_t r = 0; r < batch.rows.rows(); ++r) {
     most_positions = std::max(most_positions, batch.rows.positions[r] + 1);
   }
-  const AttentionContext context{s.map,      cache,   batch.blocks, batch.slots,
-                                 store_from, s.plain, s.compressed, most_positions};
+  const AttentionContext context{s.map,   cache,        batch.blocks,   batch.slots,   store_from,
+                                 s.plain, s.compressed, batch.captures, most_positions};
 
   Pass pass{open_streams(step, s.weights.embed, batch.ids),
             {batch.rows, {}, true},
@@ -295,7 +295,7 @@ Drafts Model::draft(Queue& queue, const DraftBatch& batch, CacheMemory& cache) {
   s.scratch.reset();
   s.kept.reset();
   Step step = s.step(queue, nullptr);
-  const AttentionContext context{s.map, cache, {}, batch.slots, {}, s.plain, s.compressed, 0};
+  const AttentionContext context{s.map, cache, {}, batch.slots, {}, s.plain, s.compressed, {}, 0};
   const AnyViewMut hidden = draft_hidden(step, context, s.weights, batch);
   const AnyViewMut logits = s.kept.rows(DType::f32, hidden.rows, s.config.vocab_size);
   step.ops.linear(queue, {Matrix(rms_norm(step, hidden, s.weights.draft_norm)), s.weights.head, logits, 1});

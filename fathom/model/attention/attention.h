@@ -37,6 +37,7 @@ struct AttentionContext {
   View<const int32_t, 1> slots;              // [sequences]
   View<const int64_t, 1> store_from;         // [sequences] rows below store no global entries
   std::span<const float> plain, compressed;  // rotary frequencies
+  std::span<const WindowCapture> captures;   // of encoder layers
   int64_t most_entries = 0;                  // largest number of visible entries of any row, for traced scores
 };
 
