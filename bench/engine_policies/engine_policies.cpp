@@ -1,0 +1,182 @@
+// The engine on the embedded miniature, its policies side by side in one process: drafts off, all, scheduled, at 1, 8
+// and 64 streams, greedy and sampled; the asynchronous loop; an agent's conversation with and without the prefix cache.
+// Every stream asks the next held-out prompt as soon as its last one is answered, with 128 tokens. Policies take turns, so that what
+// else runs on the machine meets all of them; each figure is the median of its turns, and ratios are those of a turn.
+//
+//   engine_policies [--turns N] [--seconds S]     one JSON object a line
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "tests/end_to_end/miniature.h"
+
+namespace fathom {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+std::vector<std::vector<int32_t>> prompts() {
+  std::ifstream file(FATHOM_SOURCE_DIR "/models/mini/eval.jsonl");
+  std::vector<std::vector<int32_t>> out;
+  for (std::string line; std::getline(file, line);) out.push_back(nlohmann::json::parse(line)["prompt_ids"]);
+  return out;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Policy {
+  const char* name;
+  int drafts;
+  bool scheduled, asynchronous;
+};
+constexpr Policy kPolicies[] = {{"none", 0, false, false},
+                                {"fixed", 5, false, false},
+                                {"scheduled", -1, true, false},
+                                {"scheduled, asynchronous", -1, true, true}};
+
+Engine engine_of(const Policy& policy, int streams) {
+  EngineOptions options;
+  options.backend = "cpu";
+  options.context = 1'024;
+  options.sequences = streams;
+  options.drafts = policy.drafts;
+  options.schedule_drafts = policy.scheduled;
+  options.asynchronous = policy.asynchronous;
+  options.prefix_cache = false;  // the same prompts come again and again
+  return open_engine(options);
+}
+
+/// One engine with `streams` streams that never run dry.
+struct Load {
+  Engine engine;
+  int streams;
+  float temperature;
+  size_t next = 0;
+  int running = 0;
+
+  void ask() {
+    static const auto all = prompts();
+    Request request = greedy(all[next++ % all.size()], 128);
+    request.sampling.temperature = temperature;
+    request.sampling.ignore_eos = true;
+    submit(engine, std::move(request));
+    ++running;
+  }
+  /// Tokens a second over `seconds`.
+  double run(double seconds) {
+    while (running < streams) ask();
+    int64_t tokens = 0;
+    const auto begin = Clock::now();
+    double passed = 0;
+    while (passed < seconds) {
+      for (const Event& event : engine.step()) {
+        tokens += int64_t(event.ids.size());
+        if (!event.finish) continue;
+        --running;
+        ask();
+      }
+      passed = seconds_since(begin);
+    }
+    return double(tokens) / passed;
+  }
+};
+
+void compare_policies(int turns, double seconds) {
+  std::map<int, double> without;  // tokens a second without drafts, greedy, by streams
+  for (const float temperature : {0.f, 1.f}) {
+    for (const int streams : {1, 8, 64}) {
+      std::vector<Load> loads;
+      for (const Policy& policy : kPolicies) loads.push_back({engine_of(policy, streams), streams, temperature});
+      for (Load& load : loads) load.run(seconds / 2);  // warm
+      std::map<std::string, std::vector<double>> rates, of_best;
+      for (int turn = 0; turn < turns; ++turn) {
+        std::vector<double> rate;
+        for (size_t i = 0; i < loads.size(); ++i) {
+          const size_t place = (i + size_t(turn)) % loads.size();
+          rate.resize(loads.size());
+          rate[place] = loads[place].run(seconds);
+        }
+        for (size_t i = 0; i < loads.size(); ++i) {
+          rates[kPolicies[i].name].push_back(rate[i]);
+          of_best[kPolicies[i].name].push_back(rate[i] / std::max(rate[0], rate[1]));
+        }
+      }
+      for (const Policy& policy : kPolicies) {
+        nlohmann::ordered_json row = {{"what", "policy"},
+                                      {"streams", streams},
+                                      {"temperature", temperature},
+                                      {"policy", policy.name},
+                                      {"tokens_per_second", median(rates[policy.name])},
+                                      {"of_the_better_of_none_and_fixed", median(of_best[policy.name])}};
+        std::cout << row.dump() << std::endl;
+      }
+      if (temperature == 0) without[streams] = median(rates["none"]);
+    }
+  }
+  nlohmann::ordered_json row = {{"what", "throughput of 64 streams beside 1, without drafts"},
+                                {"ratio", without[64] / without[1]}};
+  std::cout << row.dump() << std::endl;
+}
+
+/// An agent's conversation: each turn is the last one's prompt and answer with some new text behind.
+void compare_prefix_cache(int turns) {
+  std::map<bool, std::vector<double>> first_token;
+  int64_t cached = 0, asked = 0;
+  std::vector<double> ratio;
+  for (int turn = 0; turn < turns; ++turn) {
+    std::map<bool, double> sum;
+    for (const bool with : {turn % 2 == 0, turn % 2 != 0}) {
+      EngineOptions options;
+      options.backend = "cpu";
+      options.context = 8'192;
+      options.sequences = 4;
+      options.prefix_cache = with;
+      Engine engine = open_engine(options);
+      std::vector<int32_t> history;
+      const auto all = prompts();
+      for (size_t i = 0; history.size() < 3'000; ++i) history.insert(history.end(), all[i].begin(), all[i].end());
+      for (size_t step = 0; step < 12; ++step) {
+        Request request = greedy(history, 40);
+        request.sampling.ignore_eos = true;
+        const RequestId id = submit(engine, std::move(request));
+        const Answer answer = run(engine).at(id);
+        if (step > 0) {
+          first_token[with].push_back(answer.finish.usage.first_token_seconds);
+          sum[with] += answer.finish.usage.first_token_seconds;
+          if (with) cached += answer.finish.usage.cached_tokens, asked += answer.finish.usage.prompt_tokens;
+        }
+        history.insert(history.end(), answer.ids.begin(), answer.ids.end());
+        const auto& more = all[100 + step];
+        history.insert(history.end(), more.begin(), more.end());
+      }
+    }
+    ratio.push_back(sum[false] / sum[true]);
+  }
+  nlohmann::ordered_json row = {{"what", "agent of 12 turns, 3,000 tokens and more"},
+                                {"first_token_ms_without_cache", median(first_token[false]) * 1e3},
+                                {"first_token_ms_with_cache", median(first_token[true]) * 1e3},
+                                {"ratio", median(ratio)},
+                                {"hit_rate", double(cached) / double(asked)}};
+  std::cout << row.dump() << std::endl;
+}
+
+}  // namespace
+}  // namespace fathom
+
+int main(int count, char** words) {
+  int turns = 5;
+  double seconds = 2;
+  for (int i = 1; i + 1 < count; i += 2) {
+    if (std::strcmp(words[i], "--turns") == 0) turns = std::atoi(words[i + 1]);
+    if (std::strcmp(words[i], "--seconds") == 0) seconds = std::atof(words[i + 1]);
+  }
+  fathom::compare_prefix_cache(turns);
+  fathom::compare_policies(turns, seconds);
+}
