@@ -112,21 +112,26 @@ Answering::Answering(Engine& engine, const Tokenizer* tokenizer) : engine_(engin
 }
 
 Result<void> Answering::ask(int64_t key, Question question) {
-  Open open;
-  open.key = key;
   const Sampling& sampling = question.request.sampling;
-  open.end_ids = sampling.stop_ids;
-  if (!sampling.ignore_eos || question.request.constraint) open.end_ids.push_back(engine_.config().eos_token_id);
+  std::vector<int32_t> end_ids = sampling.stop_ids;
+  if (!sampling.ignore_eos || question.request.constraint) end_ids.push_back(engine_.config().eos_token_id);
   const auto prompt_tokens = int64_t(question.request.ids.size());
+  const int answers = question.request.answers;
+  check(answers == 1 || !question.body, "a body holds one answer");
   const auto id = engine_.submit(std::move(question.request));
   if (!id) return id.error();
-  if (tokenizer_ != nullptr) open.reader.emplace(std::move(question.parsing), tokenizer_, seed_++);
-  open.body = std::move(question.body);
-  if (open.body) {
-    const recipe::AnswerStart start{{prompt_tokens, 0}, "", false};
-    std::visit([&](auto& body) { body.start(start); }, *open.body);
+  for (int answer = 0; answer < answers; ++answer) {
+    Open open;
+    open.key = key + answer;
+    open.end_ids = end_ids;
+    if (tokenizer_ != nullptr) open.reader.emplace(question.parsing, tokenizer_, seed_++);
+    open.body = std::move(question.body);
+    if (open.body) {
+      const recipe::AnswerStart start{{prompt_tokens, 0}, "", false};
+      std::visit([&](auto& body) { body.start(start); }, *open.body);
+    }
+    open_.emplace(*id + RequestId(answer), std::move(open));
   }
-  open_.emplace(*id, std::move(open));
   return {};
 }
 

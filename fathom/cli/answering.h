@@ -54,7 +54,8 @@ class Answering {
   using OnDelta = std::function<void(int64_t key, const recipe::Delta& delta)>;
   using OnAnswer = std::function<void(int64_t key, Answer answer)>;
 
-  /// Queues a question under the caller's key. Errors: those of Engine::submit; then nothing is queued.
+  /// Queues a question under the caller's key; several answers (Request::answers) have the keys that follow. Errors:
+  /// those of Engine::submit; then nothing is queued.
   Result<void> ask(int64_t key, Question question);
   /// One step of the engine. Deltas of an answer come before the answer itself. Allocates nothing a token, but for the
   /// answer that grows.

@@ -220,8 +220,11 @@ Result<int> run_one(const GenerateSettings& s, const Common& common) {
     question->request.sampling.max_tokens = *most;
   }
   Answering answering(*engine, tokenizer);
-  for (int64_t i = 0; i < s.answers; ++i) {
+  // Log-probabilities of the prompt belong to one answer only; otherwise the prompt is computed once.
+  const int together = s.prompt_logprobs ? 1 : int(s.answers);
+  for (int64_t i = 0; i < s.answers; i += together) {
     Question one{question->request, question->parsing, {}};
+    one.request.answers = together;
     // Different answers of one run must differ; the same run again must not.
     if (one.request.sampling.seed) *one.request.sampling.seed += uint64_t(i);
     if (auto queued = answering.ask(i, std::move(one)); !queued) return for_people(queued.error());
