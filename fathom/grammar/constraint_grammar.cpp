@@ -1,6 +1,9 @@
 #include "fathom/grammar/constraint_grammar.h"
 
+#include <cmath>
+
 #include "fathom/grammar/call_rules.h"
+#include "fathom/grammar/compile_cost.h"
 #include "fathom/grammar/ebnf_check.h"
 #include "fathom/grammar/expression.h"
 #include "fathom/grammar/grammar_builder.h"
@@ -35,11 +38,21 @@ Result<Rule> expression_rule(GrammarBuilder& builder, const Constraint& constrai
   return builder.add(*expression);
 }
 
+Result<void> check_cost(std::string_view grammar, const char* where, const GrammarLimits& limits) {
+  const double cost = compile_milliseconds(grammar);
+  if (cost <= limits.compile_milliseconds) return {};
+  const std::string found = std::isinf(cost) ? "hours" : std::to_string(int64_t(cost / 1000)) + " s";
+  return Error{ErrorCode::out_of_range, "compiling the grammar would take about " + found, where,
+               "at most " + std::to_string(int64_t(limits.compile_milliseconds / 1000)) +
+                   " s are possible: make it smaller, or let fewer alternatives begin alike"};
+}
+
 }  // namespace
 
 Result<std::string> grammar_of(const Constraint& constraint, const GrammarLimits& limits) {
   if (constraint.kind == Constraint::Kind::ebnf) {
     if (auto safe = check_ebnf(constraint.text, limits); !safe) return safe.error();
+    if (auto quick = check_cost(constraint.text, "ebnf", limits); !quick) return quick.error();
     return constraint.text;
   }
   GrammarBuilder builder;
@@ -60,6 +73,9 @@ Result<std::string> grammar_of(const Constraint& constraint, const GrammarLimits
     return Error{ErrorCode::out_of_range, "the grammar has " + std::to_string(text.size()) + " bytes", "schema",
                  "at most " + std::to_string(limits.grammar_bytes) + " are possible"};
   }
+  const bool calls =
+      constraint.kind == Constraint::Kind::tool_call || constraint.kind == Constraint::Kind::tool_call_required;
+  if (auto quick = check_cost(text, calls ? "tools" : name_of(constraint.kind), limits); !quick) return quick.error();
   return text;
 }
 

@@ -101,8 +101,11 @@ GrammarBuilder::Expression GrammarBuilder::repeat(Expression part, int64_t least
 
 GrammarBuilder::Expression GrammarBuilder::rule(Rule rule) { return add_node({.kind = Kind::rule, .rule = rule}); }
 
+// One rule for each: what it takes to compile one is paid once, not for every parameter of every tool.
 GrammarBuilder::Expression GrammarBuilder::text_without(std::string_view excluded) {
-  return add_node({.kind = Kind::text_without, .text = std::string(excluded)});
+  const auto [at, is_new] = texts_.try_emplace(std::string(excluded), never());
+  if (is_new) at->second = rule(add(add_node({.kind = Kind::text_without, .text = std::string(excluded)})));
+  return at->second;
 }
 
 GrammarBuilder::Expression GrammarBuilder::text_until(std::string_view tag, Rule after) {

@@ -4,6 +4,7 @@
 // that an answer never runs into a wall.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -78,7 +79,8 @@ class GrammarBuilder {
   struct Writer;
 
   std::vector<Node> nodes_;
-  std::vector<Expression> bodies_;  // of rules; -1: not defined yet
+  std::map<std::string, Expression, std::less<>> texts_;  // without what, and its rule
+  std::vector<Expression> bodies_;                        // of rules; -1: not defined yet
 };
 
 /// Appends one character as UTF-8.

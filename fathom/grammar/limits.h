@@ -16,6 +16,7 @@ struct GrammarLimits {
   int64_t expression_options = 64;          // parts of it that may be left out, multiplied out: each slows every mask
   int64_t rules = 5'000;                    // of the grammar that is made
   int64_t grammar_bytes = int64_t(1) << 20;
+  double compile_milliseconds = 20'000;  // as compile_cost.h estimates them
 };
 
 /// An upper bound of the bytes of any answer: 1,048,576 tokens, none longer than 256 bytes. A larger maximum binds

@@ -1,9 +1,14 @@
 #include "fathom/grammar/compile/compiled_grammar.h"
 
+#include <algorithm>
+#include <bit>
 #include <exception>
 #include <map>
 #include <new>
+#include <span>
 
+#include "fathom/base/philox.h"
+#include "fathom/grammar/compile/time_budget.h"
 #include "fathom/grammar/compile/vocabulary_parts.h"
 #include "fathom/grammar/constraint_grammar.h"
 
@@ -50,6 +55,46 @@ void find_refused(CompiledGrammar::Parts& parts) {
   }
 }
 
+/// Id of set bit number `which` of the mask.
+int32_t set_bit(std::span<const uint32_t> words, int64_t which) {
+  for (size_t word = 0; word < words.size(); ++word) {
+    const int set = std::popcount(words[word]);
+    if (which >= set) {
+      which -= set;
+      continue;
+    }
+    for (int bit = 0; bit < 32; ++bit) {
+      if ((words[word] >> bit & 1) != 0 && which-- == 0) return int32_t(word * 32) + bit;
+    }
+  }
+  return -1;
+}
+
+// Writes a few random answers, so that a grammar whose masks are slow from the start fails here, where nobody waits for
+// the thread, and not in the engine's step. Returns whether they took no more than `most`.
+bool masks_are_quick(const CompiledGrammar::Parts& parts, std::chrono::milliseconds most) {
+  constexpr uint32_t kAnswers = 3, kTokens = 24;
+  std::vector<uint32_t> words(parts.vocabulary.mask_words());
+  const auto begun = processor_time();
+  for (uint32_t answer = 0; answer < kAnswers; ++answer) {
+    xgrammar::GrammarMatcher matcher(parts.grammar);
+    for (uint32_t token = 0; token < kTokens && !matcher.IsTerminated(); ++token) {
+      auto shape = int64_t(words.size());
+      DLTensor tensor{words.data(), {kDLCPU, 0}, 1, {kDLInt, 32, 1}, &shape, nullptr, 0};
+      std::fill(words.begin(), words.end(), ~uint32_t(0));
+      matcher.FillNextTokenBitmask(&tensor);
+      for (auto id = size_t(parts.vocabulary.size()); id < words.size() * 32; ++id) {
+        words[id / 32] &= ~(uint32_t(1) << (id % 32));
+      }
+      int64_t left = 0;
+      for (const uint32_t word : words) left += std::popcount(word);
+      if (left == 0 || !matcher.AcceptToken(set_bit(words, philox(1, {answer, token, 0, 0})[0] % left))) break;
+      if (processor_time() - begun > most) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 int64_t CompiledGrammar::bytes() const { return parts_->bytes; }
@@ -75,6 +120,10 @@ Result<CompiledGrammar> compile(const Constraint& constraint, const Vocabulary& 
     if (parts->bytes > limits.bytes) {
       return Error{ErrorCode::out_of_memory, "the compiled grammar has " + std::to_string(parts->bytes) + " bytes",
                    name_of(constraint.kind), "at most " + std::to_string(limits.bytes) + " are possible"};
+    }
+    if (!masks_are_quick(*parts, limits.first_masks)) {
+      return Error{ErrorCode::out_of_range, "the masks of the constraint take too long", name_of(constraint.kind),
+                   "let fewer parts of it overlap, repeat or be left out"};
     }
     return CompiledGrammar(std::move(parts));
   } catch (const std::bad_alloc&) {

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "fathom/base/check.h"
+#include "fathom/grammar/compile/time_budget.h"
 #include "fathom/grammar/compile/vocabulary_parts.h"
 
 namespace fathom::grammar {
@@ -19,6 +20,7 @@ struct Matcher::State {
     bool inner;       // the token, or a part of it, went into the grammar
   };
   std::vector<Step> steps;
+  TimeBudget budget = {};
 };
 
 Matcher::Matcher(const CompiledGrammar& grammar)
@@ -32,7 +34,8 @@ Matcher::~Matcher() = default;
 
 Matcher Matcher::fork() const {
   const State& s = *state_;
-  return Matcher(std::unique_ptr<State>(new State{s.grammar, s.inner.Fork(), s.matched, s.stopped, s.failed, s.steps}));
+  return Matcher(
+      std::unique_ptr<State>(new State{s.grammar, s.inner.Fork(), s.matched, s.stopped, s.failed, s.steps, s.budget}));
 }
 
 bool Matcher::waiting() const { return state_->matched >= 0; }
@@ -64,10 +67,17 @@ Result<bool> Matcher::mask(std::span<uint32_t> words) {
     for (const int32_t id : refused) words[size_t(id) / 32] &= ~(uint32_t(1) << (id % 32));
     return !refused.empty();
   }
+  if (s.budget.used_up()) {
+    s.failed = true;
+    return Error{ErrorCode::failed,
+                 "masks take too long, " + std::to_string(s.steps.size()) + " tokens into the answer", "constraint",
+                 "let fewer parts of it overlap, repeat or be left out"};
+  }
+  s.budget.earn();
   try {
     auto shape = int64_t(words.size());
     DLTensor tensor{words.data(), {kDLCPU, 0}, 1, {kDLInt, 32, 1}, &shape, nullptr, 0};
-    const bool binds = s.inner.FillNextTokenBitmask(&tensor);
+    const bool binds = s.budget.spend([&] { return s.inner.FillNextTokenBitmask(&tensor); });
     if (!binds) std::fill(words.begin(), words.end(), ~uint32_t(0));
     clear_tail();
     return binds;
@@ -84,7 +94,7 @@ bool Matcher::accept(int32_t id) {
   State::Step step{s.matched, !waiting()};
   try {
     if (step.inner) {
-      if (!s.inner.AcceptToken(id)) return false;
+      if (!s.budget.spend([&] { return s.inner.AcceptToken(id); })) return false;
     } else if (parts.vocabulary.is_stop(id)) {
       s.stopped = true;
     } else {
@@ -95,7 +105,7 @@ bool Matcher::accept(int32_t id) {
         if (size_t(matched) < parts.starts_after.size()) continue;
         const std::string_view rest = bytes.substr(i + 1);
         step.inner = !rest.empty();
-        if (step.inner && !s.inner.AcceptString(std::string(rest))) return false;
+        if (step.inner && !s.budget.spend([&] { return s.inner.AcceptString(std::string(rest)); })) return false;
         matched = -1;
       }
       // A token that no text contains (a role) interrupts what was matched.

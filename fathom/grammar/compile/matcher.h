@@ -27,7 +27,8 @@ class Matcher {
 
   /// Writes Vocabulary::mask_words() words: a set bit may come next. Bits beyond the vocabulary are clear. Returns
   /// whether the mask binds: false when every token may come. After the end every token may.
-  /// Errors: failed; then the request is to end, and only it.
+  /// Errors: failed, also when the answer's masks and tokens have taken too much time (time_budget.h); then the request
+  /// is to end, and only it.
   Result<bool> mask(std::span<uint32_t> words);
 
   /// Takes one token. False, and nothing changes, when the mask does not have it.

@@ -216,5 +216,46 @@ TEST(Matcher, TokensThatSteerAConversationAreNoText) {
   EXPECT_FALSE(matcher.accept(kStop + 18));
 }
 
+// Bug: a grammar of two rules, which compiles at once, made every token of its answer take longer than the one before,
+// and a second of the engine's step after a hundred.
+TEST(Matcher, AnAnswerThatTakesTooMuchTimeFailsAlone) {
+  Constraint constraint;
+  constraint.kind = Constraint::Kind::ebnf;
+  constraint.text = "root ::= root root | \"a\"";  // of n letters, n cubed ways
+  const auto grammar = compile(constraint, testing::byte_vocabulary());
+  ASSERT_TRUE(grammar.ok()) << to_string(grammar.error());
+  Matcher matcher(*grammar);
+  std::vector<uint32_t> words(9);
+  int tokens = 0;
+  Result<bool> masked = matcher.mask(words);
+  for (; masked.ok() && tokens < 3'000; ++tokens) {
+    ASSERT_TRUE(matcher.accept('a'));
+    masked = matcher.mask(words);
+  }
+  ASSERT_FALSE(masked.ok());
+  EXPECT_LT(tokens, 1'000);
+  EXPECT_EQ(masked.error().code, ErrorCode::failed);
+  EXPECT_EQ(masked.error().where, "constraint");
+  EXPECT_NE(masked.error().message.find("masks take too long"), std::string::npos);
+  Matcher other(*grammar);
+  EXPECT_TRUE(other.mask(words).ok()) << "only that answer";
+}
+
+TEST(Matcher, AGrammarWhoseFirstMasksAreSlowIsNotGivenOut) {
+  Constraint constraint;
+  constraint.kind = Constraint::Kind::ebnf;
+  constraint.text = "root ::= x root x | x root | root x | x\nx ::= [a-z ]";
+  CompileLimits limits;
+  limits.first_masks = std::chrono::milliseconds(0);
+  std::vector<std::string> tokens(1, "end");
+  for (int i = 0; i < 8'000; ++i)
+    tokens.push_back(std::string(size_t(i % 11 + 1), char('a' + i % 26)) + char('a' + i / 26 % 26));
+  const auto vocabulary = Vocabulary::make(std::move(tokens), {0});
+  const auto grammar = compile(constraint, *vocabulary, limits);
+  ASSERT_FALSE(grammar.ok());
+  EXPECT_EQ(grammar.error().code, ErrorCode::out_of_range);
+  EXPECT_NE(grammar.error().message.find("masks"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace fathom::grammar
