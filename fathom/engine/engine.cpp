@@ -120,6 +120,8 @@ struct Engine::State {
   CacheMemory memory;
   int64_t window_bytes = 0;           // of a snapshot; 0: none are taken
   std::vector<size_t> encoder_rings;  // page specs whose last entries a snapshot holds
+  std::optional<EngineStatistics> statistics;
+  std::optional<StepLog> step_log;
   std::optional<StepLoop> loop;
 
   ModelPort port() {
@@ -218,8 +220,13 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
     loop.curve = std::move(*curve);
   }
   options.schedule_drafts = schedule;
+  if (options.metrics != nullptr) loop.statistics = &state->statistics.emplace(*options.metrics, options.log);
+  if (options.step_log) loop.step_log = &state->step_log.emplace();
   state->options = std::move(options);
   state->loop.emplace(loop, state->port(), state->backend.ops, *state->queue);
+  if (const std::string& path = state->options.record; !path.empty()) {
+    if (auto recording = state->loop->record_to(path); !recording) return recording.error();
+  }
   return Engine(std::move(state));
 }
 
@@ -228,6 +235,12 @@ void Engine::cancel(RequestId request) { state_->loop->cancel(request); }
 std::span<const Event> Engine::step() { return state_->loop->step(); }
 bool Engine::idle() const { return state_->loop->idle(); }
 PrefixStatistics Engine::prefix_statistics() const { return state_->loop->prefix_statistics(); }
+const EngineStatistics* Engine::statistics() const { return state_->statistics ? &*state_->statistics : nullptr; }
+Json Engine::state(const StateOptions& options) const { return state_->loop->state(options); }
+std::string Engine::steps_json(size_t most) const {
+  return state_->step_log ? state_->step_log->json(most) : R"({"steps":[]})";
+}
+LoopTimes Engine::times() const { return state_->loop->times(); }
 const ModelConfig& Engine::config() const { return state_->model->config(); }
 const EngineOptions& Engine::options() const { return state_->options; }
 int64_t Engine::cache_bytes() const { return state_->memory.bytes(); }

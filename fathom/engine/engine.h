@@ -9,7 +9,10 @@
 
 #include "fathom/cache/prefix_index.h"
 #include "fathom/checkpoint/checkpoint.h"
+#include "fathom/engine/loop_times.h"
 #include "fathom/engine/request.h"
+#include "fathom/engine/state_dump.h"
+#include "fathom/engine/statistics.h"
 #include "fathom/grammar/compile/compile_pool.h"
 #include "fathom/model/model.h"
 
@@ -38,6 +41,11 @@ struct EngineOptions {
   bool schedule_drafts = false;
   std::string step_times = {};  // a folder; "": they are not kept
   double overcommit = 0.3;      // admitted beyond what surely fits; above 0 somebody may be preempted
+  // What is told of requests and steps, besides events; null for nothing. They outlive the engine.
+  Metrics* metrics = nullptr;
+  Log* log = nullptr;
+  bool step_log = false;    // keeps the last 10,000 steps (10 MB once they have run)
+  std::string record = {};  // a file that every decision of the scheduler is written to; "": none
   std::optional<grammar::Vocabulary> vocabulary = {};  // of the tokenizer; none: constraints are refused
   grammar::CompilePoolOptions grammar = {};            // how constraints are compiled
 };
@@ -65,6 +73,14 @@ class Engine {
   bool idle() const;
   /// Of all tenants since the start.
   PrefixStatistics prefix_statistics() const;
+  /// Null without metrics. Its stalled() and the registry may be read from any thread.
+  const EngineStatistics* statistics() const;
+  /// What runs and waits, between two steps (docs: state_dump.h).
+  Json state(const StateOptions& options = {}) const;
+  /// {"steps": [...]} of the last `most` steps; {"steps":[]} without a step log.
+  std::string steps_json(size_t most) const;
+  /// Where the time of all steps went.
+  LoopTimes times() const;
 
   const ModelConfig& config() const;
   const EngineOptions& options() const;  // resolved: no zeros left

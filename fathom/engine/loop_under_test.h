@@ -27,6 +27,8 @@ struct Settings {
   grammar::CompilePoolOptions grammar = {};
   bool asynchronous = false;
   std::optional<CostCurve> curve = {};
+  EngineStatistics* statistics = nullptr;
+  StepLog* step_log = nullptr;
 };
 
 struct Answer {
@@ -52,6 +54,8 @@ inline LoopOptions options_of(const Settings& settings) {
   out.grammar = settings.grammar;
   out.asynchronous = settings.asynchronous;
   out.curve = settings.curve;
+  out.statistics = settings.statistics;
+  out.step_log = settings.step_log;
   return out;
 }
 

@@ -25,9 +25,11 @@ void Runner::run(StepWork& work) {
   for (const StepPlan::Restore& one : work.plan.restores) port_.restore_windows(one.slot, one.position, one.bytes);
   resolve(work);
   compute(work);
+  const auto computed = Clock::now();
   choose(work);
   take_snapshots(work);
   propose(work);
+  work.sample_seconds = seconds_since(computed);
   work.total_seconds = seconds_since(begun);
 }
 
@@ -178,7 +180,7 @@ void Runner::choose(StepWork& work) {
   size_t chosen = 0, next = 0;
   for (size_t entry = 0; entry < work.plan.rows.size(); ++entry) {
     EntryReport& told = work.reports[entry];
-    told.rows = told.drafts = 0;
+    told.rows = told.replayed_rows = told.drafts = 0;
     told.confidence.fill(std::numeric_limits<float>::quiet_NaN());
     told.logprobs.clear();
     told.prompt_logprobs.clear();
@@ -196,8 +198,11 @@ void Runner::choose(StepWork& work) {
 void Runner::report(StepWork& work, size_t active, std::span<const int32_t> tokens) {
   Active& one = active_[active];
   EntryReport& told = work.reports[one.entry];
-  told.rows = run_.rows[active].count;
-  told.drafts = run_.rows[active].drafts;
+  const StepPlan::Rows& rows = run_.rows[active];
+  told.rows = rows.count;
+  told.replayed_rows = int(std::clamp<int64_t>(one.live->replay.store_from - rows.first, 0, rows.count));
+  told.drafts = rows.drafts;
+  told.verified_confidence = one.live->confidence;
   tell_logprobs(active, tokens, told);
   advance(one, tokens, told);
 }

@@ -20,25 +20,7 @@ StepLoop::StepLoop(LoopOptions options, ModelPort port, const Operations& ops, Q
 }
 
 void StepLoop::cancel(RequestId id) {
-  if (scheduler_.cancel(id)) cancelled_.push_back(id);
-}
-
-void StepLoop::tell_cancelled() {
-  for (const RequestId id : cancelled_) {
-    events_.push_back({});
-    events_.back().request = id;
-    finish(events_.back(), FinishReason::cancelled, Clock::now());
-  }
-  cancelled_.clear();
-}
-
-void StepLoop::finish(Event& event, FinishReason reason, Clock::time_point now, std::optional<Error> error) {
-  const auto at = records_.find(event.request);
-  Record& record = at->second;
-  record.usage.total_seconds = seconds(now - record.submitted);
-  event.finish = Finish{reason, std::move(error), record.usage};
-  if (record.last_step > finished_steps_) retired_.push_back({record.last_step, std::move(record.live)});
-  records_.erase(at);
+  if (recorder_.cancel(id)) cancelled_.push_back(id);
 }
 
 std::span<const Event> StepLoop::step() {
@@ -65,7 +47,11 @@ std::span<const Event> StepLoop::step() {
 }
 
 bool StepLoop::start_step() {
-  const StepPlan& plan = scheduler_.plan(now());
+  const auto begun = Clock::now();
+  const StepPlan& plan = recorder_.plan(now());
+  if (options_.statistics != nullptr) {
+    for (const SequenceId id : plan.preempted) options_.statistics->preempt(records_.at(id).progress, now());
+  }
   if (plan.empty()) return false;
   const size_t place = started_steps_ % works_.size();
   StepWork& work = works_[place];
@@ -75,6 +61,7 @@ bool StepLoop::start_step() {
   pack(work);
   decide_drafts(work);
   submitted_at_[place] = Clock::now();
+  plan_seconds_[place] = seconds(submitted_at_[place] - begun);
   executor_.submit(work);  // a synchronous one runs it now
   if (!executor_.asynchronous()) times_.wait_seconds += work.total_seconds;
   return true;
@@ -99,6 +86,7 @@ void StepLoop::pack(StepWork& work) {
       record.usage.cached_tokens = sequence.hit_tokens;
       record.usage.replayed_tokens = sequence.replayed_tokens;
       record.usage.preemptions = sequence.preemptions;
+      if (options_.statistics != nullptr) options_.statistics->start(record.progress, this->now());
       work.begins.push_back({entry, sequence.prefill_tokens, sequence.cached, sequence.replay, sequence.cache.slot});
     }
     const auto& blocks = sequence.cache.blocks;
@@ -127,7 +115,8 @@ void StepLoop::decide_drafts(StepWork& work) {
 
 void StepLoop::finish_step(StepWork& work) {
   ++finished_steps_;
-  const auto outcomes = scheduler_.commit(work.plan, work.result);
+  const auto begun = Clock::now();
+  const auto outcomes = recorder_.commit(work.plan, work.result);
   const auto now = Clock::now();
   int64_t tokens = 0;
   for (size_t entry = 0; entry < outcomes.size(); ++entry) {
@@ -138,76 +127,17 @@ void StepLoop::finish_step(StepWork& work) {
     tokens += outcomes[entry].kept;
   }
   for (const Snapshot& one : work.snapshots) {
-    scheduler_.put_snapshot(work.plan.rows[one.entry].sequence, one.position, [&](std::span<uint8_t> out) {
-      std::copy(one.bytes.begin(), one.bytes.end(), out.begin());
-    });
+    recorder_.put_snapshot(work.plan.rows[one.entry].sequence, one.position,
+                           [&](std::span<uint8_t> out) { std::copy(one.bytes.begin(), one.bytes.end(), out.begin()); });
   }
   std::erase_if(retired_, [&](const Retired& one) { return one.last_step <= finished_steps_; });
   // From the end of the step before, or from its own begin where nothing ran before it.
-  const auto begin = std::max(finished_at_, submitted_at_[(finished_steps_ - 1) % works_.size()]);
+  const size_t place = (finished_steps_ - 1) % works_.size();
+  const auto begin = std::max(finished_at_, submitted_at_[place]);
   finished_at_ = Clock::now();
-  measure(work, tokens, std::max(seconds(finished_at_ - begin), work.total_seconds));
-}
-
-void StepLoop::note_rows(StepWork& work, size_t entry, Record& record) {
-  const StepPlan::Rows& rows = work.plan.rows[entry];
-  EntryReport& report = work.reports[entry];
-  Usage& usage = record.usage;
-  if (report.rows > 0) record.history.add(report.confidence);
-  if (work.in_prompt[entry]) {
-    usage.encoder_rows += report.rows;
-    usage.decoder_rows += report.rows == 0 ? 0 : rows.decoder_count;
-    record.prompt.insert(record.prompt.end(), std::make_move_iterator(report.prompt_logprobs.begin()),
-                         std::make_move_iterator(report.prompt_logprobs.end()));
-    return;
-  }
-  if (report.drafts == 0) return;
-  ++usage.rounds;
-  const size_t tokens = work.result.of(entry).size();
-  for (size_t i = 0; i < size_t(report.drafts); ++i) {
-    ++usage.offered[i];
-    if (i + 1 < tokens) ++usage.accepted[i];
-  }
-}
-
-void StepLoop::tell(StepWork& work, size_t entry, const Outcome& outcome, Clock::time_point now) {
-  Record& record = records_.at(outcome.sequence);
-  EntryReport& report = work.reports[entry];
-  const auto kept = work.result.of(entry).first(size_t(outcome.kept));
-  if (record.usage.generated_tokens == 0) record.usage.first_token_seconds = seconds(now - record.submitted);
-  record.usage.generated_tokens += outcome.kept;
-  Event& event = events_.emplace_back();
-  event.request = outcome.sequence;
-  event.ids.assign(kept.begin(), kept.end());
-  if (!report.logprobs.empty()) {
-    report.logprobs.resize(kept.size());
-    event.logprobs = std::move(report.logprobs);
-  }
-  event.prompt_logprobs = std::move(record.prompt);
-  if (outcome.finish) {
-    finish(event, *outcome.finish, now);
-  } else if (report.error) {
-    scheduler_.cancel(outcome.sequence);
-    finish(event, FinishReason::failed, now, report.error);
-  }
-}
-
-// Medians would forget faster; a mean that forgets a tenth a step follows a change of load within a few steps.
-void StepLoop::measure(const StepWork& work, int64_t tokens, double step_seconds) {
-  constexpr double kForget = 0.1;
-  int64_t prompt_rows = 0;
-  for (size_t entry = 0; entry < work.plan.rows.size(); ++entry) {
-    if (work.in_prompt[entry]) prompt_rows += work.reports[entry].rows;
-  }
-  if (prompt_rows == 0 && work.decode_sequences == 0) return;  // all of it had ended
-  double& value = prompt_rows == 0 ? cost_.decode_seconds : cost_.prompt_row_seconds;
-  const double sample =
-      prompt_rows == 0 ? step_seconds : std::max(0.0, step_seconds - cost_.decode_seconds) / double(prompt_rows);
-  value = value == 0 ? sample : value + kForget * (sample - value);
-  scheduler_.set_cost(cost_);
-  if (schedule_ && prompt_rows == 0) {
-    schedule_->record(work.policy, work.decode_sequences, work.decode_rows, tokens, work.forward_seconds, step_seconds);
-  }
+  const double step_seconds = std::max(seconds(finished_at_ - begin), work.total_seconds);
+  measure(work, tokens, step_seconds);
+  summarize(work, outcomes, step_seconds, plan_seconds_[place] + seconds(finished_at_ - begun));
 }
 
 }  // namespace fathom

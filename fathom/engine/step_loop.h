@@ -16,8 +16,12 @@
 
 #include "fathom/engine/draft_schedule.h"
 #include "fathom/engine/executor.h"
+#include "fathom/engine/loop_times.h"
 #include "fathom/engine/request.h"
-#include "fathom/engine/scheduler.h"
+#include "fathom/engine/schedule_recorder.h"
+#include "fathom/engine/state_dump.h"
+#include "fathom/engine/statistics.h"
+#include "fathom/engine/step_log.h"
 #include "fathom/grammar/compile/compile_pool.h"
 
 namespace fathom {
@@ -36,14 +40,9 @@ struct LoopOptions {
   bool asynchronous = false;
   /// What steps cost: then the number of verified drafts follows confidence and load. None: all drafts are verified.
   std::optional<CostCurve> curve = {};
-};
-
-/// Where the time of all steps went so far.
-struct LoopTimes {
-  uint64_t steps = 0;
-  double host_seconds = 0;  // planning, packing, committing, making events
-  double step_seconds = 0;  // of the executor
-  double wait_seconds = 0;  // of the host for the executor
+  // What is told of requests and steps; null for nothing. They outlive the loop.
+  EngineStatistics* statistics = nullptr;
+  StepLog* step_log = nullptr;
 };
 
 /// One thread at a time.
@@ -63,6 +62,12 @@ class StepLoop {
   /// Nothing runs, waits or is left to be told.
   bool idle() const { return scheduler_.idle() && cancelled_.empty() && executor_.in_flight() == 0; }
 
+  /// Writes every decision of the scheduler into a file from which it can be replayed (docs/formats/step-record.md),
+  /// from before the first request on. Errors: those of ScheduleRecorder.
+  Result<void> record_to(const std::string& path) { return recorder_.start(path); }
+  Result<void> stop_recording() { return recorder_.stop(); }
+  /// Running and waiting sequences and what they hold, between two steps.
+  Json state(const StateOptions& options = {}) const { return state_of(scheduler_, now(), options); }
   const Scheduler& scheduler() const { return scheduler_; }
   Scheduler& scheduler() { return scheduler_; }
   /// Of all tenants.
@@ -82,6 +87,7 @@ class StepLoop {
     int64_t begun = 0;       // its admission that the device knows
     uint64_t last_step = 0;  // the last one that it is in
     DraftHistory history;
+    RequestProgress progress;
     std::vector<TokenLogprob> prompt;     // until the first token
     grammar::CompilePool::Ticket ticket;  // of its constraint
   };
@@ -91,7 +97,8 @@ class StepLoop {
     std::unique_ptr<LiveSequence> live;
   };
 
-  // submitting: step_loop_submit.cpp
+  // step_loop_submit.cpp
+  Result<void> check_submitted(Request& request) const;
   Sequence sequence_of(const Request& request);
   std::unique_ptr<LiveSequence> live_of(const Request& request, const Sequence& sequence, uint64_t seed) const;
   Result<void> check_constraint(const grammar::Constraint& constraint) const;
@@ -101,21 +108,24 @@ class StepLoop {
   void poll_constraints();
   Result<void> begin_constrained(Record& record, RequestId id, const grammar::CompiledGrammar& grammar);
 
-  // stepping: step_loop.cpp
+  // step_loop.cpp
   void tell_cancelled();
   bool start_step();
   void pack(StepWork& work);
   void decide_drafts(StepWork& work);
   void finish_step(StepWork& work);
+  // step_loop_tell.cpp
   static void note_rows(StepWork& work, size_t entry, Record& record);
   void tell(StepWork& work, size_t entry, const Outcome& outcome, Clock::time_point now);
   void finish(Event& event, FinishReason reason, Clock::time_point now, std::optional<Error> error = {});
+  void summarize(const StepWork& work, std::span<const Outcome> outcomes, double step_seconds, double plan_seconds);
   void measure(const StepWork& work, int64_t tokens, double seconds);
   double now() const { return std::chrono::duration<double>(Clock::now() - opened_).count(); }
 
   Clock::time_point opened_ = Clock::now();
   LoopOptions options_;
   Scheduler scheduler_;
+  ScheduleRecorder recorder_{scheduler_};
   PieceCost cost_;
   LoopTimes times_;
   std::optional<DraftSchedule> schedule_;
@@ -132,6 +142,7 @@ class StepLoop {
   std::array<StepWork, Executor::kMostInFlight> works_;
   uint64_t started_steps_ = 0, finished_steps_ = 0;
   Clock::time_point submitted_at_[Executor::kMostInFlight], finished_at_;
+  double plan_seconds_[Executor::kMostInFlight] = {};
   Executor executor_;  // last: it ends before what it works on
 };
 

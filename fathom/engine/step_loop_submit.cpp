@@ -6,13 +6,19 @@
 
 namespace fathom {
 
-Result<RequestId> StepLoop::submit(Request request) {
+Result<void> StepLoop::check_submitted(Request& request) const {
   const RequestLimits limits{executor_.vocabulary(), options_.limits.context, std::min(executor_.block(), kMaxDrafts),
                              options_.eos_id, options_.token_blacklist};
-  if (auto checked = check_request(request, limits); !checked) return checked.error();
-  if (request.constraint) {
-    if (auto possible = check_constraint(*request.constraint); !possible) return possible.error();
-    request.sampling.ignore_eos = false;
+  if (auto checked = check_request(request, limits); !checked) return checked;
+  if (!request.constraint) return {};
+  request.sampling.ignore_eos = false;
+  return check_constraint(*request.constraint);
+}
+
+Result<RequestId> StepLoop::submit(Request request) {
+  if (auto checked = check_submitted(request); !checked) {
+    if (options_.statistics != nullptr) options_.statistics->reject(checked.error());
+    return checked.error();
   }
   const uint64_t seed = request.sampling.seed ? *request.sampling.seed : uint64_t(entropy_()) << 32 | entropy_();
   const RequestId first = next_id_;
@@ -26,8 +32,9 @@ Result<RequestId> StepLoop::submit(Request request) {
     sequence.stop_ids = record.live->stop_ids;
     sequence.ready = !request.constraint;
     const RequestId id = sequence.id;
+    if (options_.statistics != nullptr) options_.statistics->arrive(record.progress, id, now(), !sequence.ready);
     records_.emplace(id, std::move(record));
-    scheduler_.submit(std::move(sequence));
+    recorder_.submit(std::move(sequence));
     if (request.constraint) compile(id, *request.constraint);
   }
   return first;
@@ -82,7 +89,7 @@ uint32_t StepLoop::tenant_of(const std::string& name) {
   if (name.empty()) return 0;
   const auto at = tenants_.find(name);
   if (at != tenants_.end()) return at->second;
-  const auto tenant = uint32_t(scheduler_.pools().blocks.idle().add_account({}));
+  const auto tenant = uint32_t(recorder_.add_account({}));
   tenants_.emplace(name, tenant);
   return tenant;
 }
@@ -123,7 +130,8 @@ Result<void> StepLoop::begin_constrained(Record& record, RequestId id, const gra
                                              std::min(live.drafts, executor_.block()));
   if (auto begun = live.guide->begin(); !begun) return begun;
   live.sampler.masks = &live.guide->masks();
-  scheduler_.make_ready(id);
+  recorder_.make_ready(id);
+  if (options_.statistics != nullptr) options_.statistics->ready(record.progress, now());
   return {};
 }
 
@@ -136,7 +144,7 @@ void StepLoop::poll_constraints() {
     if (!compiled) return false;
     const auto begun = compiled->ok() ? begin_constrained(record, id, **compiled) : compiled->error();
     if (begun.ok()) return true;
-    scheduler_.cancel(id);
+    recorder_.cancel(id);
     events_.push_back({});
     events_.back().request = id;
     finish(events_.back(), FinishReason::failed, Clock::now(), begun.error());

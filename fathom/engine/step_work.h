@@ -33,9 +33,11 @@ struct NewBlocks {
 
 /// What one entry of the plan came to, besides its tokens.
 struct EntryReport {
-  int rows = 0;                              // that ran: fewer than planned where the plan was a bound
-  int drafts = 0;                            // of them verified
-  std::array<float, kMaxDrafts> confidence;  // of the drafts that were proposed for its next round
+  int rows = 0;                                       // that ran: fewer than planned where the plan was a bound
+  int replayed_rows = 0;                              // of them below a hit
+  int drafts = 0;                                     // of them verified
+  std::array<float, kMaxDrafts> verified_confidence;  // of those drafts; NaN: not known
+  std::array<float, kMaxDrafts> confidence;           // of the drafts that were proposed for its next round
   std::vector<TokenLogprob> logprobs, prompt_logprobs;
   std::optional<Error> error;  // it cannot go on behind its tokens
 };
@@ -65,7 +67,7 @@ struct StepWork {
   std::vector<EntryReport> reports;  // [plan rows]
   std::vector<Snapshot> snapshots;
   int decode_rows = 0, decode_sequences = 0;  // that ran, prompt pieces not counted
-  double forward_seconds = 0, total_seconds = 0;
+  double forward_seconds = 0, sample_seconds = 0, total_seconds = 0;
 
   /// Empty again; what the last step allocated stays.
   void clear() {
