@@ -24,7 +24,7 @@ std::map<std::string, std::string> corpus() {
 
 TEST(RequestCorpusTest, EveryFileIsReadOrRefusedAsItsNameSays) {
   const auto files = corpus();
-  ASSERT_EQ(files.size(), 37u);
+  ASSERT_EQ(files.size(), 39u);
   for (const auto& [name, bytes] : files) {
     const auto [requests, status] = check_request_properties(bytes);
     if (name.starts_with("smuggle_") || name.starts_with("length_") || name.starts_with("two_")) {

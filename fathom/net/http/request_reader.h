@@ -61,6 +61,7 @@ class RequestReader {
   State state_ = State::nothing;
   HttpRequest request_;
   std::unique_ptr<Parser> parser_;  // there from the first byte to the end
+  int64_t header_taken_ = 0;        // bytes of the header so far
   bool header_whole_ = false;
   bool expects_continue_ = false;
   int status_ = 0;

@@ -62,6 +62,18 @@ TEST(RequestReaderTest, ChunksAreJoinedAndTrailersDropped) {
   }
 }
 
+// A body of "0\r\n\r\n" alone, sent byte by byte, made Beast 1.81 abort: any client could have ended the server.
+TEST(RequestReaderTest, AnEmptyChunkedBodyMayComeInAnyPieces) {
+  for (const std::string end : {"0\r\n\r\n", "000;x\r\n\r\n", "0\r\nA: b\r\n\r\n"}) {
+    const std::string bytes = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + end;
+    for (size_t piece = 1; piece <= bytes.size(); ++piece) {
+      RequestReader reader({});
+      ASSERT_EQ(feed_all(reader, bytes, piece), State::done) << end << piece;
+      EXPECT_EQ(reader.take().body, "");
+    }
+  }
+}
+
 TEST(RequestReaderTest, PipelinedRequestsAreReadOneByOne) {
   std::string bytes = "GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\n\r\n";
   RequestReader reader({});
@@ -150,13 +162,20 @@ TEST(RequestReaderTest, NothingThatTwoServersCouldReadDifferentlyPasses) {
   }
   EXPECT_EQ(status_of("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 400);
   for (const char* chunks :
-       {"x\r\n", "-1\r\n", "3\r\nabcd\r\n", "3\nabc\r\n0\r\n\r\n", "10000000000000000\r\n", "0x3\r\nabc\r\n"}) {
+       {"x\r\nabc", "-1\r\nabc", "3\r\nabcd\r\n", "3\nabc\r\n0\r\n\r\n", "10000000000000000\r\n", "0x3\r\nabc\r\n"}) {
     EXPECT_EQ(post("Transfer-Encoding: chunked\r\n\r\n" + std::string(chunks)), 400) << chunks;
   }
   EXPECT_EQ(status_of("GET / HTTP/1.1\nHost: x\n\n"), 400) << "bare line feeds";
 }
 
 TEST(RequestReaderTest, LimitsHoldToTheByte) {
+  // Beast's own limit let a header pass or not by how it was cut.
+  const std::string exact = "GET /" + std::string(2000, 'a') + " HTTP/1.1\r\nHost: x\r\n\r\n";
+  for (size_t piece = 1; piece <= exact.size(); piece = piece * 3 + 1) {
+    RequestReader fits({.header_bytes = int64_t(exact.size())}), too_long({.header_bytes = int64_t(exact.size()) - 1});
+    EXPECT_EQ(feed_all(fits, exact, piece), State::done) << piece;
+    EXPECT_EQ(feed_all(too_long, exact, piece), State::failed) << piece;
+  }
   const auto line = [](size_t path) { return "GET /" + std::string(path, 'a') + " HTTP/1.1\r\nHost: x\r\n\r\n"; };
   EXPECT_EQ(status_of(line(200), {.header_bytes = 1000}), 200);
   EXPECT_EQ(status_of(line(2000), {.header_bytes = 1000}), 414);
@@ -164,6 +183,12 @@ TEST(RequestReaderTest, LimitsHoldToTheByte) {
   EXPECT_EQ(status_of("GET / HTTP/1.1\r\nHost: x\r\nA: " + std::string(2000, 'a') + "\r\n\r\n", {.header_bytes = 1000}),
             431);
   EXPECT_EQ(status_of("GET / HTTP/1.1\r\nHost: x\r\nA: " + std::string(2000, 'a'), {.header_bytes = 1000}), 431);
+  const std::string trailers =
+      "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: " + std::string(2000, 'a') + "\r\n\r\n";
+  for (const size_t piece : {1, 100, 10'000}) {
+    RequestReader reader({.header_bytes = 1000});
+    EXPECT_EQ(feed_all(reader, trailers, piece), State::failed) << "whole ones as well, however they are cut";
+  }
   const auto body = [](size_t length) {
     return "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(length) + "\r\n\r\n" +
            std::string(length, 'b');
