@@ -18,7 +18,7 @@ class Observed : public testing::TestWithParam<bool> {
   Observed() : statistics(metrics, nullptr) {
     settings.asynchronous = GetParam();
     settings.sequences = 6;
-    settings.blocks = 14;
+    settings.blocks = 8;
     settings.overcommit = 3;
     settings.step_rows = 64;
     settings.prefix_cache = true;
