@@ -117,7 +117,7 @@ std::vector<Option> common_options(Common& common) {
       {.name = "log-level",
        .value = "LEVEL",
        .help = "error, warn, info, debug, trace",
-       .fallback = "warn",
+       .fallback = "warn; info for serve",
        .group = group,
        .target = &common.log_level,
        .choices = {"error", "warn", "info", "debug", "trace"}},

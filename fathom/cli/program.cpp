@@ -21,6 +21,7 @@ std::vector<Command> all_commands() {
   std::vector<Command> commands;
   commands.push_back(generate_command());
   commands.push_back(chat_command());
+  commands.push_back(serve_command());
   commands.push_back(tokenize_command());
   commands.push_back(codec_command());
   commands.push_back(inspect_command());
@@ -35,45 +36,6 @@ std::vector<Command> all_commands() {
 /// Documented in design/cli.md, built by later issues. Their options are listed so that a typo is named as such.
 std::vector<PlannedCommand> planned_commands() {
   return {
-      {"serve",
-       {"listen",
-        "api-key-file",
-        "tls-cert",
-        "tls-key",
-        "model-name",
-        "codec-policy",
-        "reasoning-history",
-        "image-urls",
-        "max-body",
-        "max-queue",
-        "drain",
-        "role",
-        "peer",
-        "debug-routes",
-        "trace-endpoint",
-        "no-web",
-        "context",
-        "sequences",
-        "step-rows",
-        "step-policy",
-        "replay",
-        "numerics",
-        "sampling",
-        "drafts",
-        "batch-invariant",
-        "experts",
-        "engram",
-        "memory-limit",
-        "kv-ram",
-        "kv-disk",
-        "kv-disk-size",
-        "kv-remote",
-        "no-prefix-cache",
-        "ranks",
-        "dp",
-        "cp",
-        "ep",
-        "rendezvous"}},
       {"route",
        {"replica", "prefill", "decode", "replicas", "dns", "policy", "load-factor", "listen", "health-interval",
         "retry", "wait"}},
@@ -134,6 +96,8 @@ Result<int> run_words(const std::vector<std::string>& words) {
     case CommandLine::Ask::completion: return shown(completion_script(line->shell, commands, common_options(common)));
     case CommandLine::Ask::run: break;
   }
+  // A server that nobody asked to be quiet tells what it does.
+  if (line->command->name == "serve" && !line->sources.contains("log-level")) common.log_level = "info";
   if (common.print_config) {
     return shown(common.json ? config_json(*line->command, common) : config_text(*line->command, common, *line));
   }

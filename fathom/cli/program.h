@@ -20,6 +20,7 @@ std::string error_line(const Error& error, bool json);
 /// One a subcommand; each stands in the file of its name.
 Command generate_command();
 Command chat_command();
+Command serve_command();
 Command tokenize_command();
 Command codec_command();
 Command inspect_command();

@@ -15,7 +15,7 @@
 namespace fathom {
 
 struct ResponseStoreOptions {
-  std::string folder;  // empty: in memory
+  std::string folder = {};  // empty: in memory
   int64_t most_responses = 10'000;
   int64_t most_bytes = int64_t(256) << 20;
 };

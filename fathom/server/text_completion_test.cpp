@@ -38,7 +38,10 @@ TEST_F(TextCompletionTest, IdsAreTakenAsTheyAre) {
 
 TEST_F(TextCompletionTest, SpelledTokensOfARawPromptAreTokens) {
   ask("POST", "/v1/completions", body(R"("<｜User｜>hi<｜Assistant｜></think>","add_special_tokens":false)"));
-  EXPECT_EQ(seen.ids, (std::vector<int32_t>{128803, seen.ids.at(1), 128804, 128822}));
+  const Tokenizer& tokenizer = mini_tokenizer();
+  EXPECT_EQ(seen.ids.front(), tokenizer.added_id_of("<｜User｜>"));
+  EXPECT_EQ(seen.ids.back(), tokenizer.added_id_of("</think>"));
+  EXPECT_EQ(seen.ids.at(seen.ids.size() - 2), tokenizer.added_id_of("<｜Assistant｜>"));
 }
 
 TEST_F(TextCompletionTest, AStreamEndsWithUsageAndDone) {

@@ -14,8 +14,8 @@ PROGRAM = os.environ.get("FATHOM_PROGRAM", str(ROOT / "build/release/fathom"))
 MINI = ROOT / "models/mini"
 SECONDS = 120  # a run; the sanitizers are slow
 
-COMMANDS = ("generate", "chat", "tokenize", "codec", "inspect", "plan", "doctor", "check-golden", "make-checkpoint", "bench")
-PLANNED = ("serve", "route", "eval", "kv")
+COMMANDS = ("generate", "chat", "serve", "tokenize", "codec", "inspect", "plan", "doctor", "check-golden", "make-checkpoint", "bench")
+PLANNED = ("route", "eval", "kv")
 
 
 def environment(extra=None):

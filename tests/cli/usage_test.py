@@ -59,7 +59,7 @@ class Mistakes(ProgramTest):
         for command in PLANNED:
             with self.subTest(command):
                 self.fails(2, command, mentions=[command, "does not have", "yet"], within=1)
-        self.fails(2, "serve", "--listen", "127.0.0.1:0", mentions=["does not have the command serve"])
+        self.fails(2, "route", "--listen", "127.0.0.1:0", mentions=["does not have the command route"])
 
     def test_options_of_later_builds_are_refused_rather_than_ignored(self):
         for words in (["--kv-ram", "4GiB"], ["--ranks", "2"], ["--image", "a.png"], ["--kv-disk=d"]):

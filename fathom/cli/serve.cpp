@@ -1,0 +1,351 @@
+// fathom serve: the HTTP API. Contract: design/cli.md 3; what each part does: fathom/server/.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "fathom/base/log.h"
+#include "fathom/base/mapped_file.h"
+#include "fathom/base/metrics.h"
+#include "fathom/base/thread_pool.h"
+#include "fathom/cli/loaded_model.h"
+#include "fathom/cli/program.h"
+#include "fathom/cli/serve_signals.h"
+#include "fathom/cli/terminal.h"
+#include "fathom/cli/version.h"
+#include "fathom/server/api_server.h"
+
+namespace fathom::cli {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Settings {
+  std::string listen = "127.0.0.1:8000";
+  std::string api_key_file, tls_cert, tls_key;
+  std::vector<std::string> model_names, cors_origins;
+  std::string codec_policy = "default", reasoning_history = "fill", image_urls = "off", role = "normal";
+  std::optional<Bytes> max_body, response_store_size;
+  int64_t max_queue = 512;
+  std::optional<milliseconds> drain;
+  std::string response_store = "off";
+  bool debug_routes = false, log_prompts = false, no_web = false;
+  EngineSettings engine;
+};
+
+struct Address {
+  std::string host;
+  int port = 0;
+};
+
+/// "HOST:PORT", "[v6]:PORT", ":PORT" or "PORT".
+Result<Address> parse_address(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  Address address{colon == std::string::npos ? "" : text.substr(0, colon), 0};
+  const std::string port = colon == std::string::npos ? text : text.substr(colon + 1);
+  const auto read = std::from_chars(port.data(), port.data() + port.size(), address.port);
+  const bool whole = read.ec == std::errc() && read.ptr == port.data() + port.size() && !port.empty();
+  if (!whole || address.port < 0 || address.port > 65535) {
+    return Error{ErrorCode::usage, "\"" + text + "\" names no address and port", "--listen",
+                 "pass HOST:PORT, as in 127.0.0.1:8000 or 0.0.0.0:8000"};
+  }
+  std::string& host = address.host;
+  if (host.empty()) host = "127.0.0.1";
+  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return address;
+}
+
+/// Of --api-key-file and FATHOM_API_KEYS (one or several, comma between) together.
+Result<ApiKeys> read_keys(const Settings& s) {
+  std::string text, where = "FATHOM_API_KEYS";
+  if (!s.api_key_file.empty()) {
+    auto file = read_file(s.api_key_file, int64_t(16) << 20);
+    if (!file) return file.error();
+    text = std::move(*file);
+    where = s.api_key_file;
+  }
+  if (const char* variable = std::getenv("FATHOM_API_KEYS"); variable != nullptr && *variable != '\0') {
+    std::string keys = variable;
+    std::replace(keys.begin(), keys.end(), ',', '\n');
+    text += "\n" + keys;
+  }
+  if (text.empty() && s.api_key_file.empty()) return ApiKeys();
+  return ApiKeys::parse(text, where);
+}
+
+Result<void> check_settings(const Settings& s) {
+  if (s.tls_cert.empty() != s.tls_key.empty()) {
+    const bool has_cert = !s.tls_cert.empty();
+    return Error{ErrorCode::usage, std::string(has_cert ? "--tls-cert" : "--tls-key") + " without its other half",
+                 has_cert ? "--tls-key" : "--tls-cert", "pass both, or neither"};
+  }
+  return {};
+}
+
+net::HttpServerOptions http_options(const Settings& s, const Address& address) {
+  net::HttpServerOptions http;
+  http.host = address.host;
+  http.port = address.port;
+  http.tls_certificate_file = s.tls_cert;
+  http.tls_key_file = s.tls_key;
+  if (s.max_body) http.body_bytes = s.max_body->count;
+  http.threads = std::clamp(usable_cpus() / 4, 1, 4);
+  return http;
+}
+
+ServiceOptions service_options(const Settings& s, const Engine& engine, const net::HttpServerOptions& http) {
+  ServiceOptions options;
+  auto& conversion = options.conversion;
+  conversion.policy = *recipe::policy_of(s.codec_policy);
+  conversion.reject_missing_reasoning = s.reasoning_history == "reject";
+  conversion.models = {{options.model_id, recipe::ModelVersion::v41}};
+  for (const std::string& name : s.model_names) conversion.models.emplace_back(name, recipe::ModelVersion::v41);
+  options.version = version();
+  options.commit = commit();
+  options.backend = engine.backend_name();
+  options.max_body_bytes = http.body_bytes;
+  options.workers = std::clamp(usable_cpus(), 2, 8);
+  options.log_prompts = s.log_prompts;
+  options.debug_routes = s.debug_routes;
+  options.cors_origins = s.cors_origins;
+  if (s.response_store != "off") {
+    ResponseStoreOptions store;
+    if (s.response_store != "memory") store.folder = s.response_store;
+    if (s.response_store_size) store.most_bytes = s.response_store_size->count;
+    options.store = store;
+  }
+  return options;
+}
+
+/// The one line of a server that is ready.
+std::string ready_line(const Settings& s, const Address& address, int port, const LoadedModel& model,
+                       const Engine& engine, const ApiKeys& keys, bool json) {
+  const std::string host = address.host.find(':') != std::string::npos ? "[" + address.host + "]" : address.host;
+  const std::string url =
+      std::string(s.tls_cert.empty() ? "http" : "https") + "://" + host + ":" + std::to_string(port);
+  const EngineOptions& options = engine.options();
+  if (json) {
+    Json tree = Json::object();
+    tree.set("url", Json::of(url));
+    tree.set("model", Json::of(model.name));
+    tree.set("backend", Json::of(engine.backend_name()));
+    tree.set("context", Json::of(options.context));
+    tree.set("sequences", Json::of(options.sequences));
+    tree.set("cache_bytes", Json::of(engine.cache_bytes()));
+    tree.set("keys", Json::of(int64_t(keys.size())));
+    return to_string(tree) + "\n";
+  }
+  return "fathom serves " + model.name + " at " + url + ": context " + with_commas(options.context) + " tokens, " +
+         with_commas(options.sequences) + " sequences, cache " + size_text(engine.cache_bytes()) +
+         (options.prefix_cache ? "" : " without prefixes") + ", " + engine.backend_name() + ", " +
+         (keys.required() ? with_commas(int64_t(keys.size())) + (keys.size() == 1 ? " key" : " keys")
+                          : std::string("no key needed")) +
+         "\n";
+}
+
+/// Ten thousand connections need ten thousand descriptors; the usual limit is 1,024.
+void raise_descriptor_limit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void reload(const Settings& s, ApiServer& server, Service& service, Log& log) {
+  if (auto keys = read_keys(s); keys) {
+    const size_t count = keys->size();
+    service.set_keys(std::move(*keys));
+    log.write(LogLevel::info, "keys were read again", {{"keys", count}});
+  } else {
+    log.write(LogLevel::error, to_string(keys.error()) + "; the old keys stay in use");
+  }
+  if (s.tls_cert.empty()) return;
+  if (auto read = server.reload(); read) {
+    log.write(LogLevel::info, "the certificate was read again");
+  } else {
+    log.write(LogLevel::error, to_string(read.error()) + "; the old certificate stays in use");
+  }
+}
+
+Result<int> run_serve(const Settings& s, const Common& common) {
+  if (auto checked = check_settings(s); !checked) return checked.error();
+  const auto address = parse_address(s.listen);
+  if (!address) return address.error();
+  auto keys = read_keys(s);
+  if (!keys) return keys.error();
+
+  ServeSignals signals;
+  raise_descriptor_limit();
+  Log log({.level = *log_level_of(common.log_level), .format = common.json ? LogFormat::json : LogFormat::human});
+  net::HttpServerOptions http = http_options(s, *address);
+  auto server = ApiServer::listen(http, log);
+  if (!server) return server.error();
+  auto model = load_model(common);
+  if (!model) return model.error();
+  if (!model->tokenizer) {
+    return Error{ErrorCode::bad_input, "this model has no tokenizer.json", model->name,
+                 "copy it from the published checkpoint"};
+  }
+  auto engine = open_engine(*model, s.engine, common);
+  if (!engine) return engine.error();
+  Metrics metrics;
+  EngineService engine_service(port_of(*engine), {.most_waiting = s.max_queue});
+  auto service = Service::open(*model->tokenizer, engine_service, metrics, log, service_options(s, *engine, http));
+  if (!service) return service.error();
+  const std::string line = ready_line(s, *address, (*server)->port(), *model, *engine, *keys, common.json);
+  (*service)->set_keys(std::move(*keys));
+  (*server)->serve(**service);
+  signals.loaded();
+  if (auto printed = print(line); !printed) log.write(LogLevel::warn, to_string(printed.error()));
+
+  while (signals.wait() == ServeSignals::Asked::reload) reload(s, **server, **service, log);
+
+  const milliseconds longest = s.drain.value_or(milliseconds(30'000));
+  log.write(LogLevel::info, "draining",
+            {{"open_requests", engine_service.health().open}, {"longest_ms", longest.count()}});
+  engine_service.drain();
+  const bool all = engine_service.wait_until_idle(std::chrono::steady_clock::now() + longest);
+  if (!all)
+    log.write(LogLevel::warn, "not all answers ended in time", {{"open_requests", engine_service.health().open}});
+  // A device that does not come back from its step must not keep the process.
+  if (!all && !engine_service.health().ready && engine_service.health().problem.starts_with("no step")) {
+    log.flush();
+    std::_Exit(kFailed);
+  }
+  (*service)->stop();
+  engine_service.stop();
+  (*server)->stop(milliseconds(1000));
+  log.write(LogLevel::info, "ended");
+  return kDone;
+}
+
+std::vector<Option> network_options(const std::shared_ptr<Settings>& s) {
+  const std::string network = "Network", who = "Who may ask";
+  return {
+      {.name = "listen",
+       .value = "HOST:PORT",
+       .help = "where to listen; 0.0.0.0 is every interface, port 0 any free one",
+       .fallback = "127.0.0.1:8000",
+       .group = network,
+       .target = &s->listen},
+      {.name = "tls-cert",
+       .value = "FILE",
+       .help = "certificate chain (PEM); read again on SIGHUP",
+       .fallback = "no TLS",
+       .group = network,
+       .target = &s->tls_cert},
+      {.name = "tls-key", .value = "FILE", .help = "its private key (PEM)", .group = network, .target = &s->tls_key},
+      {.name = "max-body",
+       .value = "SIZE",
+       .help = "longest request body, also after unpacking",
+       .fallback = "128MiB",
+       .group = network,
+       .target = &s->max_body},
+      {.name = "cors-origin",
+       .value = "URL",
+       .help = "browsers of this origin may ask; * for all; may be repeated",
+       .fallback = "none",
+       .group = network,
+       .target = &s->cors_origins},
+      {.name = "api-key-file",
+       .value = "FILE",
+       .help = "one key a line with its limits; read again on SIGHUP; also FATHOM_API_KEYS",
+       .fallback = "no key needed",
+       .group = who,
+       .target = &s->api_key_file},
+      {.name = "max-queue",
+       .value = "N",
+       .help = "requests that may wait beside those that run; then 429",
+       .fallback = "512",
+       .group = who,
+       .target = &s->max_queue,
+       .least = 0,
+       .most = 1e9},
+      {.name = "drain",
+       .value = "DURATION",
+       .help = "after SIGTERM, time for running answers to end",
+       .fallback = "30s",
+       .group = who,
+       .target = &s->drain},
+  };
+}
+
+std::vector<Option> answer_options(const std::shared_ptr<Settings>& s) {
+  const std::string how = "How it answers", see = "What operators see";
+  return {
+      {.name = "model-name",
+       .value = "NAME",
+       .help = "further name that requests may use; may be repeated",
+       .fallback = "DeepSeek-V4.1-Flash, deepseek-flash",
+       .group = how,
+       .target = &s->model_names},
+      {.name = "codec-policy",
+       .value = "P",
+       .help = "default, or strict: exactly as deepseek-recipe",
+       .fallback = "default",
+       .group = how,
+       .target = &s->codec_policy,
+       .choices = {"default", "strict"}},
+      {.name = "reasoning-history",
+       .value = "R",
+       .help = "calls in the history without their reasoning: fill, reject",
+       .fallback = "fill",
+       .group = how,
+       .target = &s->reasoning_history,
+       .choices = {"fill", "reject"}},
+      {.name = "image-urls",
+       .value = "U",
+       .help = "off: images by address are refused",
+       .fallback = "off",
+       .group = how,
+       .target = &s->image_urls,
+       .choices = {"off"},
+       .later = {"public"}},
+      {.name = "response-store",
+       .value = "WHERE",
+       .help = "off, memory or a folder: what previous_response_id may name",
+       .fallback = "off",
+       .group = how,
+       .target = &s->response_store},
+      {.name = "response-store-size",
+       .value = "SIZE",
+       .help = "the oldest responses go beyond this",
+       .fallback = "256MiB",
+       .group = how,
+       .target = &s->response_store_size},
+      {.name = "role",
+       .value = "ROLE",
+       .help = "normal: prompts and answers",
+       .fallback = "normal",
+       .group = how,
+       .target = &s->role,
+       .choices = {"normal"},
+       .later = {"prefill", "decode", "vision"}},
+      {.name = "no-web", .help = "no page at /", .group = how, .target = &s->no_web},
+      {.name = "log-prompts", .help = "write request bodies to the log", .group = see, .target = &s->log_prompts},
+      {.name = "debug-routes", .help = "serve /debug/state", .group = see, .target = &s->debug_routes},
+      {.name = "peer", .planned = true},
+      {.name = "trace-endpoint", .planned = true},
+  };
+}
+
+}  // namespace
+
+Command serve_command() {
+  const auto s = std::make_shared<Settings>();
+  std::vector<Option> options = network_options(s);
+  const std::vector<Option> answers = answer_options(s), engine = engine_options(s->engine);
+  options.insert(options.end(), answers.begin(), answers.end());
+  options.insert(options.end(), engine.begin(), engine.end());
+  return {.name = "serve",
+          .summary = "answer chat requests over HTTP",
+          .example = "fathom serve --listen 127.0.0.1:8000",
+          .note = "then ask http://127.0.0.1:8000/v1",
+          .options = std::move(options),
+          .run = [s](const Common& common) { return run_serve(*s, common); }};
+}
+
+}  // namespace fathom::cli
