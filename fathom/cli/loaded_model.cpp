@@ -145,12 +145,11 @@ std::vector<Option> engine_options(EngineSettings& s) {
        .most = 1 << 20},
       {.name = "step-policy",
        .value = "P",
-       .help = "mixed: prompt and decode rows share a step",
+       .help = "prompt and decode rows share a step (mixed) or take turns (separate)",
        .fallback = "mixed",
        .group = way,
        .target = &s.step_policy,
-       .choices = {"mixed"},
-       .later = {"separate"}},
+       .choices = {"mixed", "separate"}},
       {.name = "replay",
        .value = "MODE",
        .help = "decoder rows of a prompt: compact, halo, off (all), mask",
@@ -205,6 +204,7 @@ EngineOptions to_engine_options(const EngineSettings& s, const Common& common) {
   options.replay = replay_mode_of(s.replay).value_or(ReplayMode::compact);
   options.verification = s.sampling == "transparent" ? Verification::transparent : Verification::rejection;
   options.drafts = s.drafts == "auto" ? -1 : int(parse_integer(s.drafts).value_or(0));
+  options.separate_steps = s.step_policy == "separate";
   options.schedule_drafts = s.schedule_drafts;
   options.step_times = cache_folder("step-times");
   options.memory_limit_bytes = s.memory_limit ? s.memory_limit->count : 0;

@@ -193,6 +193,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
                  .blocks = plan->blocks};
   loop.limits.shape = state->model->replay_shape();
   loop.limits.overcommit = options.overcommit;
+  loop.limits.separate = options.separate_steps;
   state->encoder_rings = encoder_rings_of(state->model->page_specs(), loop.limits.shape.encoder_layers);
   if (options.prefix_cache && options.snapshot_bytes != 0) {
     const int64_t one = state->memory.window_bytes(state->encoder_rings, loop.limits.shape.window);

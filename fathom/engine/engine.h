@@ -21,10 +21,11 @@ namespace fathom {
 struct EngineOptions {
   std::string backend;  // "": best present
   Numerics numerics = kReferenceNumerics;
-  int threads = 0;           // 0: all usable CPUs
-  int64_t context = 0;       // longest prompt + answer; 0: what fits, at most the model's
-  int sequences = 16;        // running at once
-  int64_t step_rows = 2048;  // prompt rows of a step beside the decode rows
+  int threads = 0;              // 0: all usable CPUs
+  int64_t context = 0;          // longest prompt + answer; 0: what fits, at most the model's
+  int sequences = 16;           // running at once
+  int64_t step_rows = 2048;     // prompt rows of a step beside the decode rows
+  bool separate_steps = false;  // prompt and decode rows do not share a step (spec/engine.md 3.3)
   ReplayMode replay = ReplayMode::compact;
   int drafts = -1;                                      // verified drafts a round; -1: the model's whole block
   Verification verification = Verification::rejection;  // of requests that do not say

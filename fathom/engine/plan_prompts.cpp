@@ -38,7 +38,7 @@ int64_t Scheduler::prompt_budget(double now) const {
   return std::clamp(int64_t(std::max(0.0, std::floor(rows))), least, limits_.step_rows);
 }
 
-void Scheduler::plan_prompts(double now) {
+void Scheduler::plan_prompts(double now, StepRows rows) {
   int64_t budget = prompt_budget(now);
   order_.assign(running_.begin(), running_.end());
   for (const SequenceId id : order_) {
@@ -47,6 +47,7 @@ void Scheduler::plan_prompts(double now) {
     if (waiting_.find(id) == nullptr && sequence->planned() < sequence->prefill_tokens) add_piece(*sequence, budget);
   }
   admit(now, budget);
+  if (rows == StepRows::prompts && wish(now).kind == StepKind::decode) return;  // decode steps will free memory
   // Prompts that hold all memory between them, and none can go on: the last one makes room for the first.
   while (plan_.rows.empty() && running_.size() > 1) {
     Sequence& last = sequences_.at(running_.back());

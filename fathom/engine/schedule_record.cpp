@@ -8,7 +8,7 @@ namespace fathom {
 Json schedule_header(const SchedulerLimits& limits) {
   // A limit more does not compile here, so that none is forgotten.
   const auto& [context, sequences, step_rows, prompt_logit_rows, blocks, overcommit, passed_over, shape, snapshot_bytes,
-               snapshots, queue] = limits;
+               snapshots, queue, separate] = limits;
   Json shapes = Json::object();
   shapes.set("window", Json::of(shape.window)).set("backtrack", Json::of(shape.backtrack));
   shapes.set("encoder_layers", Json::of(shape.encoder_layers)).set("decoder_layers", Json::of(shape.decoder_layers));
@@ -21,6 +21,7 @@ Json schedule_header(const SchedulerLimits& limits) {
   out.set("overcommit", Json::of(overcommit)).set("passed_over", Json::of(passed_over)).set("shape", std::move(shapes));
   out.set("snapshot_bytes", Json::of(snapshot_bytes)).set("snapshot_budget_bytes", Json::of(snapshots.budget_bytes));
   out.set("snapshot_seconds", Json::of(int64_t(snapshots.time_to_live.count()))).set("queue", std::move(queues));
+  out.set("separate", Json::of(int(separate)));
   Json header = Json::object();
   header.set("format", Json::of(kScheduleRecordFormat)).set("version", Json::of(kScheduleRecordVersion));
   header.set("limits", std::move(out));
@@ -57,6 +58,7 @@ Result<SchedulerLimits> limits_of_header(const Json& header, const ScheduleCaps&
   out.snapshot_bytes = limits.whole("snapshot_bytes", 0, caps.snapshot_bytes);
   out.snapshots.budget_bytes = limits.whole("snapshot_budget_bytes", 0, caps.snapshot_bytes);
   out.snapshots.time_to_live = std::chrono::seconds(limits.whole("snapshot_seconds", 0, int64_t(1) << 40));
+  out.separate = limits.whole("separate", 0, 1) != 0;
   RecordFields queue = limits.inner("queue");
   out.queue.ageing_seconds = queue.number("ageing_seconds", 1e-3, 1e12);
   out.queue.patience_seconds = queue.number("patience_seconds", 0, 1e12);

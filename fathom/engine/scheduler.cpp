@@ -85,13 +85,50 @@ void Scheduler::drop_aged(double now) {
 }
 
 const StepPlan& Scheduler::plan(double now) {
+  if (!limits_.separate) return plan(now, StepRows::both);
+  const StepDescriptor alone = wish(now);
+  const bool prompts = runs_prompts({&alone, 1});
+  if (plan(now, prompts ? StepRows::prompts : StepRows::decode).empty()) {
+    plan(now, prompts ? StepRows::decode : StepRows::prompts);  // what was agreed on cannot run now
+  }
+  note_group_step(describe(plan_, *this).kind);
+  return plan_;
+}
+
+const StepPlan& Scheduler::plan(double now, StepRows rows) {
   plan_.clear();
   drop_aged(now);
-  plan_branches();
-  plan_decode();
-  plan_prompts(now);
+  if (rows != StepRows::decode) plan_branches();
+  if (rows != StepRows::prompts) plan_decode();
+  if (rows != StepRows::decode) plan_prompts(now, rows);
   if (!plan_.empty()) ++planned_steps_;
   return plan_;
+}
+
+StepDescriptor Scheduler::wish(double now) const {
+  StepDescriptor out;
+  for (const SequenceId id : running_) {
+    const Sequence& sequence = sequences_.at(id);
+    const bool decodes = sequence.planned() >= sequence.prefill_tokens;
+    if (decodes) out.kind = StepKind::decode;
+    out.prompt_work |= !decodes;
+  }
+  const auto due = waiting_.earliest_due();
+  out.prompt_work |= due.has_value();
+  out.overdue = due && now > *due;
+  out.cache_usage = 1 - double(pools_.blocks.available()) / double(pools_.blocks.capacity());
+  out.decode_steps = decode_steps_;
+  return out;
+}
+
+StepDescriptor describe(const StepPlan& plan, const Scheduler& scheduler) {
+  StepDescriptor out;
+  for (const StepPlan::Rows& rows : plan.rows) {
+    out.rows += rows.count;
+    const bool prompt = rows.first < scheduler.find(rows.sequence)->prefill_tokens;
+    out.kind = std::max(out.kind, prompt ? StepKind::mixed : StepKind::decode);
+  }
+  return out;
 }
 
 void Scheduler::add_rows(Sequence& sequence, const StepPlan::Rows& rows) {

@@ -31,6 +31,7 @@
 #include "fathom/cache/snapshot_store.h"
 #include "fathom/engine/request.h"
 #include "fathom/engine/sequence.h"
+#include "fathom/engine/step_agreement.h"
 #include "fathom/engine/step_plan.h"
 #include "fathom/engine/waiting_queue.h"
 
@@ -48,7 +49,11 @@ struct SchedulerLimits {
   int64_t snapshot_bytes = 0;       // of one snapshot; 0: none are taken
   SnapshotLimits snapshots{};
   QueuePolicy queue{};
+  bool separate = false;  // prompt and decode rows do not share a step (spec 3.3)
 };
+
+/// Which rows a step takes.
+enum class StepRows { both, prompts, decode };
 
 /// What steps cost, as far as it was measured; decode protection divides by it.
 struct PieceCost {
@@ -86,8 +91,15 @@ class Scheduler {
   /// It runs again later; what it has computed stays findable. For tests, and for operators who want memory back.
   bool preempt(SequenceId id);
 
-  /// The next step; empty when nothing can run now. Valid until the next call. Time never goes back.
+  /// The next step; empty when nothing can run now. Valid until the next call. Time never goes back. With separate
+  /// steps it decides which rows by itself, as a group of one.
   const StepPlan& plan(double now);
+  /// The same with this choice of rows: a group of ranks has agreed on it (step_agreement.h).
+  const StepPlan& plan(double now, StepRows rows);
+  /// What this rank brings to the agreement.
+  StepDescriptor wish(double now) const;
+  /// A step of this kind has been planned by the group; plan(now) does so by itself.
+  void note_group_step(StepKind kind) { decode_steps_ = kind == StepKind::mixed ? 0 : decode_steps_ + 1; }
   /// Takes the results of a plan, in the order of planning: advances, appends tokens until a stop token (stop), the
   /// limit (length), or the last one. One outcome for each entry, valid until the next call. Entries of sequences that
   /// have gone since have an outcome that keeps nothing.
@@ -137,7 +149,7 @@ class Scheduler {
   Sequence* victim(const Sequence& wants);
   void do_preempt(Sequence& sequence);
   // plan_prompts.cpp
-  void plan_prompts(double now);
+  void plan_prompts(double now, StepRows rows);
   void plan_branches();
   void admit(double now, int64_t& budget);
   bool try_admit(Sequence& sequence);
@@ -170,6 +182,7 @@ class Scheduler {
   std::vector<SequenceId> order_;     // scratch
   SequenceId blocked_ = 0;            // the first that does not fit
   int passed_over_ = 0;               // admissions since it does not fit
+  int64_t decode_steps_ = 0;          // since the last step with prompt rows
   double aged_at_ = 0;                // when drop_aged last looked
   int64_t promised_blocks_ = 0;       // to the running ones, taken or not
   uint64_t planned_steps_ = 0, committed_steps_ = 0;
@@ -177,6 +190,9 @@ class Scheduler {
   StepPlan plan_;
   std::vector<Outcome> outcomes_;
 };
+
+/// Kind and rows of a plan; the rest is the scheduler's wish.
+StepDescriptor describe(const StepPlan& plan, const Scheduler& scheduler);
 
 /// Visibility of a sequence that is computed again after a preemption: the same as at first, so that the same bits come
 /// out. With `hit` tokens findable, the encoder starts so far before the first row that must be exact that its own

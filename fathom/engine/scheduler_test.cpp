@@ -134,6 +134,32 @@ TEST(Scheduler, PromptRowsLeaveRoomForTheTightestTargetBetweenTokens) {
   EXPECT_EQ(scheduler.plan(0).rows[0].count, 2'048) << "nobody else waits for tokens";
 }
 
+TEST(Scheduler, SeparateStepsNeverMixAndPromptsComeEverySeventySteps) {
+  SchedulerLimits limits = limits_of(4, 100, 64);
+  limits.separate = true;
+  Scheduler scheduler(limits);
+  scheduler.submit(sequence_of(1, 30, 400));
+  int64_t since = 0, second_after = -1;
+  for (int step = 0; step < 300; ++step) {
+    if (step == 10) {
+      Sequence late = sequence_of(2, 150, 50);
+      late.arrived = 0.1;  // and not overdue before 0.6
+      scheduler.submit(std::move(late));
+    }
+    const StepPlan plan = scheduler.plan(0.2);
+    bool prompt = false, decode = false;
+    for (const StepPlan::Rows& rows : plan.rows) {
+      const bool in_prompt = rows.first < scheduler.find(rows.sequence)->prefill_tokens;
+      (in_prompt ? prompt : decode) = true;
+      if (in_prompt && rows.sequence == 2 && second_after < 0) second_after = since;
+    }
+    ASSERT_FALSE(prompt && decode);
+    since = prompt ? 0 : since + 1;
+    scheduler.commit(plan, answer(plan, scheduler, 5));
+  }
+  EXPECT_EQ(second_after, 70);
+}
+
 // ------------------------------------------------------------------------------------------------------------ the end
 
 TEST(Scheduler, AStopTokenEndsTheAnswerAndDropsWhatFollows) {
