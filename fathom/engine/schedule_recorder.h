@@ -12,8 +12,7 @@
 namespace fathom {
 
 /// The engine's thread owns it, as it does the scheduler, which outlives it. Recording allocates and writes to the file
-/// when 256 KiB have come together: it is for finding out, not for every day (about 150 bytes and 5 us a step and
-/// sequence).
+/// when 256 KiB have come together: it is for finding out, not for every day.
 class ScheduleRecorder {
  public:
   explicit ScheduleRecorder(Scheduler& scheduler);
