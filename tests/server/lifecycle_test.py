@@ -12,7 +12,7 @@ import time
 import unittest
 from pathlib import Path
 
-from running_server import MODEL, PROGRAM, Server, chat_body, environment, messages_body, responses_body
+from running_server import MODEL, PROGRAM, SECONDS, Server, chat_body, environment, messages_body, responses_body
 
 
 def run(*words, env=None):
@@ -179,7 +179,7 @@ class End(unittest.TestCase):
 
     def test_sigterm_lets_running_answers_end_refuses_new_ones_and_exits_0(self):
         server = Server("--context", "8192", "--drain", "5m")
-        thread, got = self.long_stream(server, 1500)
+        thread, got = self.long_stream(server, 800)
         server.process.send_signal(signal.SIGTERM)
         self.assertTrue(server.wait_for_log("draining"))
         refused = server.chat()
@@ -187,7 +187,7 @@ class End(unittest.TestCase):
         self.assertGreaterEqual(int(refused.headers["Retry-After"]), 1)
         self.assertEqual(server.get("/ready").status, 503)
         self.assertEqual(server.get("/health").status, 200)
-        thread.join(60)
+        thread.join(SECONDS)
         self.assertEqual(got[-1][1], "[DONE]")
         self.assertEqual(server.end(0), 0)
 
@@ -195,7 +195,7 @@ class End(unittest.TestCase):
         server = Server("--context", "8192", "--drain", "300ms")
         thread, got = self.long_stream(server, 8000)
         self.assertEqual(server.end(), 0)
-        thread.join(60)
+        thread.join(SECONDS)
         self.assertIn("error", json.loads(got[-1][1]))
 
     def test_a_second_signal_ends_at_once_with_130(self):
@@ -206,7 +206,7 @@ class End(unittest.TestCase):
         try:
             self.assertEqual(server.end(signal.SIGINT), 130)
         finally:
-            thread.join(60)
+            thread.join(SECONDS)
 
     def test_ctrl_c_of_an_idle_server_is_a_drain_too(self):
         self.assertEqual(Server().end(signal.SIGINT), 0)

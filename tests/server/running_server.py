@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("FATHOM_PROGRAM", str(ROOT / "build/release/fathom"))
 MODEL = "DeepSeek-V4.1-Flash"
-SECONDS = 120  # until it is ready, for an answer: the sanitizers are slow
+SECONDS = 240  # until it is ready, for an answer: the sanitizers are slow
 
 
 def environment(extra=None):

@@ -7,6 +7,7 @@ from sdk_server import ALARM, FOX, MODEL, SUM, needs_server, open_client, server
 
 setUpModule = needs_server
 OFF = {"type": "disabled"}
+GREEDY = {"temperature": 0}  # these packages have no parameter of that name any more
 TOOL = {"name": "set_alarm", "description": "Sets an alarm.", "input_schema": ALARM["function"]["parameters"]}
 
 
@@ -15,7 +16,7 @@ def client(**more):
 
 
 def ask(text=SUM, **more):
-    return client().messages.create(**(dict(model=MODEL, max_tokens=60, temperature=0, thinking=OFF, messages=[{"role": "user", "content": text}]) | more))
+    return client().messages.create(**(dict(model=MODEL, max_tokens=60, thinking=OFF, extra_body=GREEDY, messages=[{"role": "user", "content": text}]) | more))
 
 
 class Messages(unittest.TestCase):
@@ -45,7 +46,7 @@ class Messages(unittest.TestCase):
         self.assertIn("message_delta", kinds)
 
     def test_the_stream_helper(self):
-        with client().messages.stream(model=MODEL, max_tokens=60, temperature=0, thinking=OFF, messages=[{"role": "user", "content": SUM}]) as stream:
+        with client().messages.stream(model=MODEL, max_tokens=60, thinking=OFF, extra_body=GREEDY, messages=[{"role": "user", "content": SUM}]) as stream:
             text = "".join(stream.text_stream)
             final = stream.get_final_message()
         self.assertEqual(text, final.content[0].text)
@@ -55,7 +56,7 @@ class Messages(unittest.TestCase):
 
     def test_a_stream_tells_cached_tokens_at_its_end(self):
         ask(FOX)
-        with client().messages.stream(model=MODEL, max_tokens=8, temperature=0, thinking=OFF, messages=[{"role": "user", "content": FOX}]) as stream:
+        with client().messages.stream(model=MODEL, max_tokens=8, thinking=OFF, extra_body=GREEDY, messages=[{"role": "user", "content": FOX}]) as stream:
             final = stream.get_final_message()
         self.assertGreaterEqual(final.usage.cache_read_input_tokens, 128)
 
@@ -65,7 +66,7 @@ class Messages(unittest.TestCase):
         self.assertTrue(server_of().becomes_idle())
 
     def test_thinking_is_a_block_of_its_own(self):
-        message = ask(thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=2000, temperature=1)
+        message = ask(thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=2000, extra_body={})
         self.assertEqual([block.type for block in message.content], ["thinking", "text"])
         self.assertTrue(message.content[0].thinking)
         self.assertTrue(message.content[0].signature)
@@ -78,12 +79,12 @@ class Messages(unittest.TestCase):
         self.assertEqual(final.content[0].type, "thinking")
 
     def test_thinking_goes_back_with_the_history(self):
-        first = ask(thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=2000, temperature=1)
+        first = ask(thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=2000, extra_body={})
         history = [{"role": "user", "content": SUM}, {"role": "assistant", "content": first.content}, {"role": "user", "content": SUM}]
         self.assertTrue(ask(messages=history).content[0].text)
 
     def test_effort_by_output_config(self):
-        self.assertEqual(ask(thinking=anthropic.omit, output_config={"effort": "low"}, max_tokens=2000, temperature=1).stop_reason, "end_turn")
+        self.assertEqual(ask(thinking=anthropic.omit, output_config={"effort": "low"}, max_tokens=2000, extra_body={}).stop_reason, "end_turn")
 
     def test_max_tokens(self):
         self.assertEqual(ask(max_tokens=1).stop_reason, "max_tokens")
@@ -114,7 +115,7 @@ class Messages(unittest.TestCase):
         self.assertTrue(ask(messages=history, tools=[TOOL], max_tokens=200).content)
 
     def test_a_tool_call_streams(self):
-        with client().messages.stream(model=MODEL, max_tokens=200, temperature=0, thinking=OFF, tools=[TOOL], tool_choice={"type": "tool", "name": "set_alarm"},
+        with client().messages.stream(model=MODEL, max_tokens=200, thinking=OFF, extra_body=GREEDY, tools=[TOOL], tool_choice={"type": "tool", "name": "set_alarm"},
                                       messages=[{"role": "user", "content": "Set an alarm for 04:37."}]) as stream:
             final = stream.get_final_message()
         call = next(block for block in final.content if block.type == "tool_use")
@@ -140,7 +141,7 @@ class Messages(unittest.TestCase):
 class Errors(unittest.TestCase):
     def test_bad_request_error(self):
         with self.assertRaises(anthropic.BadRequestError) as caught:
-            ask(temperature=5)
+            ask(extra_body={"temperature": 5})
         self.assertEqual(caught.exception.body["error"]["type"], "invalid_request_error")
 
     def test_an_empty_conversation(self):
@@ -192,7 +193,7 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
         import asyncio
         async with open_client(anthropic.AsyncAnthropic, base_url=server_of().url) as many:
             async def one():
-                async with many.messages.stream(model=MODEL, max_tokens=60, temperature=0, thinking=OFF, messages=[{"role": "user", "content": SUM}]) as stream:
+                async with many.messages.stream(model=MODEL, max_tokens=60, thinking=OFF, extra_body=GREEDY, messages=[{"role": "user", "content": SUM}]) as stream:
                     return "".join([text async for text in stream.text_stream])
             answers = await asyncio.gather(*(one() for _ in range(8)))
         self.assertEqual(len(set(answers)), 1)
