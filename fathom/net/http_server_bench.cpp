@@ -3,7 +3,6 @@
 // The clients are another process, so that memory and processor time are the server's own. `server_us` is the server
 // process's time on a processor for each request: on a busy machine it says more than requests a second.
 #include <benchmark/benchmark.h>
-#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -13,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <mutex>
