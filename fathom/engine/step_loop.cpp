@@ -40,8 +40,9 @@ std::span<const Event> StepLoop::step() {
     times_.step_seconds += work.total_seconds;
     finish_step(work);
     times_.host_seconds += seconds(Clock::now() - begun) - (times_.wait_seconds - inside);
-  } else if (events_.empty() && !compiling_.empty()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  } else {
+    if (options_.statistics != nullptr) options_.statistics->idle(now());
+    if (events_.empty() && !compiling_.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return events_;
 }
