@@ -9,6 +9,7 @@
 #include "fathom/base/system_memory.h"
 #include "fathom/engine/cache_plan.h"
 #include "fathom/engine/measure_decode.h"
+#include "fathom/engine/replay_meter.h"
 #include "fathom/engine/step_loop.h"
 #include "fathom/model/memory_plan.h"
 
@@ -123,6 +124,7 @@ struct Engine::State {
   std::optional<EngineStatistics> statistics;
   std::optional<StepLog> step_log;
   std::optional<StepLoop> loop;
+  std::optional<ReplayMeter> meter;
 
   ModelPort port() {
     ModelPort out;
@@ -225,16 +227,24 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   if (options.step_log) loop.step_log = &state->step_log.emplace();
   state->options = std::move(options);
   state->loop.emplace(loop, state->port(), state->backend.ops, *state->queue);
+  state->meter.emplace(*state->loop, state->options.replay, ReplayMeterOptions{.share = state->options.replay_sample},
+                       state->options.metrics);
   if (const std::string& path = state->options.record; !path.empty()) {
     if (auto recording = state->loop->record_to(path); !recording) return recording.error();
   }
   return Engine(std::move(state));
 }
 
-Result<RequestId> Engine::submit(Request request) { return state_->loop->submit(std::move(request)); }
+Result<RequestId> Engine::submit(Request request) { return state_->meter->submit(std::move(request)); }
 void Engine::cancel(RequestId request) { state_->loop->cancel(request); }
-std::span<const Event> Engine::step() { return state_->loop->step(); }
+std::span<const Event> Engine::step() {
+  const std::span<Event> events = state_->loop->step();
+  state_->meter->look_at(events);
+  return events;
+}
 bool Engine::idle() const { return state_->loop->idle(); }
+bool Engine::idle_work() { return state_->meter->measure_one(); }
+ReplayDivergence Engine::replay_divergence(ReplayCause cause) const { return state_->meter->quality().of(cause); }
 PrefixStatistics Engine::prefix_statistics() const { return state_->loop->prefix_statistics(); }
 const EngineStatistics* Engine::statistics() const { return state_->statistics ? &*state_->statistics : nullptr; }
 Json Engine::state(const StateOptions& options) const { return state_->loop->state(options); }

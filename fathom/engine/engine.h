@@ -10,6 +10,7 @@
 #include "fathom/cache/prefix_index.h"
 #include "fathom/checkpoint/checkpoint.h"
 #include "fathom/engine/loop_times.h"
+#include "fathom/engine/replay_quality.h"
 #include "fathom/engine/request.h"
 #include "fathom/engine/state_dump.h"
 #include "fathom/engine/statistics.h"
@@ -45,8 +46,9 @@ struct EngineOptions {
   // What is told of requests and steps, besides events; null for nothing. They outlive the engine.
   Metrics* metrics = nullptr;
   Log* log = nullptr;
-  bool step_log = false;    // keeps the last 10,000 steps (10 MB once they have run)
-  std::string record = {};  // a file that every decision of the scheduler is written to; "": none
+  double replay_sample = 0;  // share of the requests whose answers idle_work() scores again with replay off
+  bool step_log = false;     // keeps the last 10,000 steps (10 MB once they have run)
+  std::string record = {};   // a file that every decision of the scheduler is written to; "": none
   std::optional<grammar::Vocabulary> vocabulary = {};  // of the tokenizer; none: constraints are refused
   grammar::CompilePoolOptions grammar = {};            // how constraints are compiled
 };
@@ -73,6 +75,11 @@ class Engine {
   std::span<const Event> step();
   bool idle() const;
   /// Of all tenants since the start.
+  /// Something worth doing while nobody is served, as long as one prompt takes; false when there is nothing. Only while
+  /// idle().
+  bool idle_work();
+  /// What bounded replay cost the answers that were scored so far.
+  ReplayDivergence replay_divergence(ReplayCause cause) const;
   PrefixStatistics prefix_statistics() const;
   /// Null without metrics. Its stalled() and the registry may be read from any thread.
   const EngineStatistics* statistics() const;

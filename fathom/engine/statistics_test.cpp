@@ -1,5 +1,7 @@
 // and the table of section 14, from the specification; no engine runs here.
 #include "fathom/engine/statistics.h"
+#include "fathom/engine/loop_under_test.h"
+#include "fathom/engine/replay_meter.h"
 
 #include <gtest/gtest.h>
 
@@ -337,6 +339,8 @@ TEST(EngineStatistics, StepsAndTokensNeitherAllocateNorFormatWhileNothingIsLogge
 TEST(EngineMetrics, AreTheOnesThatTheDocumentationExplains) {
   Metrics metrics;
   const EngineStatistics statistics(metrics, nullptr);
+  Loop loop({});
+  const ReplayMeter meter(loop.loop, ReplayMode::compact, {}, &metrics);
   const auto text = read_file(std::string(FATHOM_SOURCE_DIR) + "/docs/metrics.md");
   ASSERT_TRUE(text.ok()) << to_string(text.error());
   std::map<std::string, std::pair<std::string, std::string>> documented;

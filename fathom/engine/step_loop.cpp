@@ -23,7 +23,7 @@ void StepLoop::cancel(RequestId id) {
   if (recorder_.cancel(id)) cancelled_.push_back(id);
 }
 
-std::span<const Event> StepLoop::step() {
+std::span<Event> StepLoop::step() {
   const auto begun = Clock::now();
   events_.clear();
   tell_cancelled();

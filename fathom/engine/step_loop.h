@@ -58,7 +58,7 @@ class StepLoop {
   /// Unknown ids are ignored.
   void cancel(RequestId id);
   /// Valid until the next call. Waits up to a millisecond when there is nothing to do but wait for constraints.
-  std::span<const Event> step();
+  std::span<Event> step();
   /// Nothing runs, waits or is left to be told.
   bool idle() const { return scheduler_.idle() && cancelled_.empty() && executor_.in_flight() == 0; }
 

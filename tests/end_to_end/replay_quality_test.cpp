@@ -138,5 +138,30 @@ TEST(ReplayQuality, OfHeldOutPromptsIsMeasuredAgainstOff) {
   }
 }
 
+// The engine does it by itself when it is idle, and callers see nothing of it.
+TEST(ReplayMeter, ScoresAnswersAgainWhileNobodyIsServed) {
+  for (const ReplayMode mode : {ReplayMode::off, ReplayMode::compact}) {
+    EngineOptions way = options(mode, false);
+    way.drafts = 5;
+    way.replay_sample = 1;
+    Engine engine = open_engine(way);
+    int64_t tokens = 0;
+    for (const Line& line : held_out()) {
+      const RequestId id = submit(engine, greedy(line.prompt, kMaxTokens));
+      const Answer answer = run(engine).at(id);
+      EXPECT_TRUE(answer.logprobs.empty()) << "nobody asked for them";
+      tokens += int64_t(answer.ids.size());
+    }
+    while (engine.idle_work()) EXPECT_TRUE(engine.idle());
+    const auto divergence = engine.replay_divergence(replay_cause_of(mode, false));
+    EXPECT_GT(divergence.tokens, 0);
+    EXPECT_LE(divergence.tokens, tokens);
+    if (mode == ReplayMode::off) {
+      EXPECT_EQ(divergence.logprob_sum, 0) << "decode and prompt rows have the same bits";
+    }
+    EXPECT_FALSE(engine.idle_work());
+  }
+}
+
 }  // namespace
 }  // namespace fathom
