@@ -1,12 +1,13 @@
 // fathom/cli/bench.cpp
 // `fathom bench prefill|decode`: steps of the model without scheduler (design/cli.md 4). What is timed: step_timing.h.
-// `codec` has a file of its own (bench_codec.h).
+// `codec` and `engine` have files of their own (bench_codec.h, bench_engine.h).
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 
 #include "fathom/base/mapped_file.h"
 #include "fathom/cli/bench_codec.h"
+#include "fathom/cli/bench_engine.h"
 #include "fathom/cli/bench_report.h"
 #include "fathom/cli/interrupt.h"
 #include "fathom/cli/log.h"
@@ -27,6 +28,7 @@ struct Settings {
   std::string out, compare, max_slowdown = "5%";
   bool sweep = false, per_operation = false;
   std::string api, policy = "default", tokenizer;  // codec
+  EngineBenchSettings load;                        // engine
   EngineSettings engine;
 };
 
@@ -172,11 +174,27 @@ Result<int> run_codec(const Settings& s, const Common& common) {
   return run_bench_codec(settings, common);
 }
 
+Result<int> run_engine(const Settings& s, const Common& common) {
+  for (const auto& [given, name] :
+       {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
+        std::pair(!s.cached.empty(), "--cached"), std::pair(s.per_operation, "--per-operation"),
+        std::pair(!s.api.empty(), "--api"), std::pair(!s.compare.empty(), "--compare")}) {
+    if (given) return usage("the engine takes requests, not cases", name, "say what comes with --trace or --arrivals");
+  }
+  EngineBenchSettings load = s.load;
+  load.sweep = s.sweep;
+  load.out = s.out;
+  return run_bench_engine(load, s.engine, common);
+}
+
 Result<int> run_bench(const Settings& s, const Common& common) {
   if (s.words.size() != 1) {
     return usage(s.words.empty() ? "nothing named to measure" : "unexpected argument \"" + s.words[1] + "\"",
-                 "fathom bench", "use fathom bench prefill, fathom bench decode or fathom bench codec");
+                 "fathom bench", "use fathom bench engine, prefill, decode or codec");
   }
+  if (s.words[0] == "engine") return run_engine(s, common);
+  if (auto known = refuse_engine_options(s.load); !known) return known.error();
+  if (s.engine.sequences) return usage("the cases say how many sequences run", "--sequences", "use --batch");
   if (s.words[0] == "codec") return run_codec(s, common);
   if (!s.api.empty()) return usage("steps of the model have no API", "--api", "use it with fathom bench codec");
   const bool decode = s.words[0] == "decode";
@@ -280,7 +298,8 @@ Command bench_command() {
        .least = 0,
        .most = 1e7},
       {.name = "sweep",
-       .help = "batches 1 to 16 (prefill: lengths 128 to 2048); CSV, JSON lines and an SVG plot in the folder --out",
+       .help = "batches 1 to 16 (prefill: lengths 128 to 2048; engine: an eighth to eight times --rate); CSV, JSON and "
+               "an SVG plot in the folder --out",
        .group = what,
        .target = &s->sweep},
       {.name = "per-operation",
@@ -325,7 +344,7 @@ Command bench_command() {
        .most = 10000},
       {.name = "out",
        .value = "FILE.csv",
-       .help = "write the rows; with --sweep a folder",
+       .help = "write the rows; with --sweep, and for engine, a folder",
        .fallback = "none",
        .group = where,
        .target = &s->out},
@@ -342,28 +361,33 @@ Command bench_command() {
        .group = where,
        .target = &s->max_slowdown},
   };
-  for (const char* later : {"filter", "peers", "simulate", "trace", "endpoint", "rate"}) {
+  for (Option& option : engine_bench_options(s->load)) options.push_back(std::move(option));
+  for (const char* later : {"filter", "peers", "endpoint"}) {
     options.push_back({.name = later, .planned = true});
   }
   // Of the engine's options those that steps know; the others belong to its loop.
-  const std::vector<std::string> used = {"context", "memory-limit", "experts", "engram",         "step-rows",
-                                         "replay",  "numerics",     "drafts",  "batch-invariant"};
+  const std::vector<std::string> used = {"context",         "memory-limit", "experts",         "engram",
+                                         "step-rows",       "replay",       "numerics",        "drafts",
+                                         "batch-invariant", "sequences",    "no-prefix-cache", "sampling"};
   for (Option& option : engine_options(s->engine)) {
     if (option.name == "context") {
       option.help = "longest sequence that may be measured";
-      option.fallback = "what the cases need";
+      option.fallback = "what the cases need; engine: what fits";
+    } else if (option.name == "sequences") {
+      option.help = "engine: answers that run at once (simulated: a device)";
+      option.fallback = "256 on cuda and simulated, 16 else";
     }
     if (option.planned || std::count(used.begin(), used.end(), option.name)) options.push_back(std::move(option));
   }
   return {.name = "bench",
-          .summary = "time steps of the model without scheduler, or the codec alone",
-          .example = "fathom bench decode --batch 1,8 --cached 512 --json",
-          .note = "",
-          .arguments = "prefill|decode|codec",
+          .summary = "time steps of the model, the engine under load, or the codec",
+          .example = "fathom bench engine --simulate --arrivals agent --rate 40",
+          .note = "eight H200 by formula",
+          .arguments = "engine|prefill|decode|codec",
           .options = std::move(options),
           .positional = &s->words,
-          .words = {"prefill", "decode", "codec"},
-          .later_words = {"kernels", "engine", "serve"},
+          .words = {"engine", "prefill", "decode", "codec"},
+          .later_words = {"kernels", "serve"},
           .run = [s](const Common& common) { return run_bench(*s, common); }};
 }
 

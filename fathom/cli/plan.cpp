@@ -7,9 +7,9 @@
 
 #include "fathom/base/json.h"
 #include "fathom/base/mapped_file.h"
-#include "fathom/checkpoint/embedded_model.h"
 #include "fathom/cli/hardware.h"
 #include "fathom/cli/loaded_model.h"
+#include "fathom/cli/model_config.h"
 #include "fathom/cli/option_value.h"
 #include "fathom/cli/program.h"
 #include "fathom/cli/terminal.h"
@@ -47,27 +47,6 @@ struct Plan {
   bool predictable = true;      // the machine says how fast its memory is, not how fast its disks are
   int64_t model_context = 0;
 };
-
-Result<ModelConfig> config_of(const std::string& model) {
-  if (is_synthetic(model)) {
-    auto wanted = parse_synthetic(model);
-    if (!wanted) return wanted.error();
-    return std::move(wanted->config);
-  }
-  Result<Json> json = Json{};
-  if (model.empty()) {
-    std::vector<Error> problems;
-    json = Checkpoint::open_partly(embedded_model(), problems).config();
-  } else {
-    json = Checkpoint::read_config(model);
-  }
-  if (!json) return json.error();
-  auto config = parse_model_config(*json, model.empty() ? "embedded model" : model + "/config.json");
-  if (config || config.error().code != ErrorCode::unsupported) return config;
-  Error error = config.error();
-  error.code = ErrorCode::bad_input;
-  return error;
-}
 
 /// Weights of one rank by group: routed experts are split, the rest is on every rank.
 void add_weights(Plan& plan, const ModelConfig& config, const Settings& s) {

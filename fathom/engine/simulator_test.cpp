@@ -245,8 +245,8 @@ double rate_of(SpeculationPolicy policy, int load, double tokens_per_round, doub
 // (docs/guides/simulator.md).
 TEST(SimulatorPolicies, ScheduledVerificationBeatsFiveDraftsAtHighLoad) {
   for (const double tokens : {2.8, 3.5}) {
-    const double fixed = rate_of(SpeculationPolicy::fixed, 1024, tokens);
-    EXPECT_GE(rate_of(SpeculationPolicy::scheduled, 1024, tokens), 1.05 * fixed) << tokens;
+    const double fixed = rate_of(SpeculationPolicy::fixed, 1536, tokens);
+    EXPECT_GE(rate_of(SpeculationPolicy::scheduled, 1536, tokens), 1.05 * fixed) << tokens;
   }
 }
 
@@ -261,7 +261,7 @@ TEST(SimulatorPolicies, ScheduledVerificationIsNeverWorseThan98PercentOfTheBette
   }
 }
 
-// the guard pays for its trials; over a long run it stays within its 5 % even when confidences are badly off.
+// The guard pays for its trials; over a long run it stays within its 5 % even when confidences are badly off.
 TEST(SimulatorPolicies, TheGuardHoldsWhereConfidencesAreWrong) {
   for (const double bias : {-2.0, 2.0}) {
     const double none = rate_of(SpeculationPolicy::none, 8, 2.8), fixed = rate_of(SpeculationPolicy::fixed, 8, 2.8);
