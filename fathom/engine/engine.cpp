@@ -207,7 +207,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   }
   loop.prefix_cache = options.prefix_cache;
   const std::string identity = hex_text(checkpoint.identity());
-  loop.prefix.model = identity;
+  loop.prefix.weights_digest = identity;
   loop.prefix.numerics = options.numerics.name + std::string("/") + options.backend;
   loop.replay = options.replay;
   loop.drafts = options.drafts;

@@ -303,6 +303,7 @@ int32_t ScheduleRecorder::add_account(AccountLimits limits) {
 }
 
 void ScheduleRecorder::forget_tenant(uint32_t tenant) {
+  scheduler_.forget_tenant(tenant);
   if (file_ && tenant != 0) file_->tenants.erase(tenant);
 }
 

@@ -108,6 +108,8 @@ class Scheduler {
   /// kept: the sequence is gone, the same is there already, no budget.
   bool put_snapshot(SequenceId id, int64_t position, const std::function<void(std::span<uint8_t>)>& fill);
 
+  /// This number of a tenant stands for somebody else from now on.
+  void forget_tenant(uint32_t tenant) { waiting_.forget(tenant); }
   void set_cost(PieceCost cost) { cost_ = cost; }
 
   /// Null when there is none; stays at its address until it finishes or is cancelled.

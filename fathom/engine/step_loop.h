@@ -88,8 +88,9 @@ class StepLoop {
     uint64_t last_step = 0;  // the last one that it is in
     DraftHistory history;
     RequestProgress progress;
-    std::vector<TokenLogprob> prompt;     // until the first token
-    grammar::CompilePool::Ticket ticket;  // of its constraint
+    int32_t account = 0, root_account = -1;  // of its tenant; of its prefix, -1: none
+    std::vector<TokenLogprob> prompt;        // until the first token
+    grammar::CompilePool::Ticket ticket;     // of its constraint
   };
   /// A live sequence whose answer has ended while a step with it was in flight.
   struct Retired {
@@ -103,7 +104,7 @@ class StepLoop {
   std::unique_ptr<LiveSequence> live_of(const Request& request, const Sequence& sequence, uint64_t seed) const;
   Result<void> check_constraint(const grammar::Constraint& constraint) const;
   void compile(RequestId id, const grammar::Constraint& constraint);
-  uint32_t tenant_of(const std::string& name);
+  uint32_t open_tenant(const std::string& name);
   int32_t open_root(const Request& request, ReplayMode mode, uint32_t tenant);
   void poll_constraints();
   Result<void> begin_constrained(Record& record, RequestId id, const grammar::CompiledGrammar& grammar);
@@ -130,7 +131,6 @@ class StepLoop {
   LoopTimes times_;
   std::optional<DraftSchedule> schedule_;
   std::vector<DraftCandidate> candidates_;
-  std::unordered_map<std::string, uint32_t> tenants_;
   std::unique_ptr<grammar::CompilePool> compile_pool_;  // once somebody asks for it
   std::vector<RequestId> compiling_;
   std::random_device entropy_;

@@ -159,5 +159,21 @@ TEST(StepLoopCache, SchedFourTheNextTurnComesRightAfterABrokenOne) {
   EXPECT_EQ(loop.loop.scheduler().pools().blocks.available(), 60);
 }
 
+// Names of tenants come from outside: whoever makes them up takes no memory.
+TEST(StepLoopCache, MadeUpTenantsAreForgotten) {
+  Settings settings;
+  settings.prefix_cache = true;
+  settings.blocks = 16;
+  Loop loop(settings);
+  for (uint32_t i = 0; i < 4'000; ++i) {
+    Request request = greedy(i, 130, 2);
+    request.tenant = "tenant " + std::to_string(i);
+    loop.submit(std::move(request));
+    while (loop.loop.scheduler().waiting() > 10) loop.step();
+  }
+  loop.finish();
+  EXPECT_LE(loop.loop.scheduler().pools().blocks.idle().accounts(), 1'100);
+}
+
 }  // namespace
 }  // namespace fathom

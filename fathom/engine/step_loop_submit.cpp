@@ -30,6 +30,11 @@ Result<RequestId> StepLoop::submit(Request request) {
     record.usage.prompt_tokens = sequence.prompt_tokens;
     record.live = live_of(request, sequence, seed + uint64_t(answer));
     sequence.stop_ids = record.live->stop_ids;
+    record.account = int32_t(sequence.tenant);
+    if (sequence.chain.root != 0) {
+      record.root_account = scheduler_.pools().prefixes.account_of(sequence.chain.root);
+      scheduler_.pools().blocks.idle().hold_account(record.root_account);
+    }
     sequence.ready = !request.constraint;
     const RequestId id = sequence.id;
     if (options_.statistics != nullptr) options_.statistics->arrive(record.progress, id, now(), !sequence.ready);
@@ -54,7 +59,7 @@ Sequence StepLoop::sequence_of(const Request& request) {
   out.prompt_logits = request.prompt_logprobs;
   out.mode = request.prompt_logprobs ? ReplayMode::off : request.replay.value_or(options_.replay);
   out.priority = request.priority;
-  out.tenant = tenant_of(request.tenant);
+  out.tenant = open_tenant(request.tenant);
   out.arrived = now();
   if (request.first_token_seconds) out.first_token_by = out.arrived + *request.first_token_seconds;
   out.between_tokens = request.between_tokens_seconds;
@@ -84,14 +89,12 @@ std::unique_ptr<LiveSequence> StepLoop::live_of(const Request& request, const Se
   return out;
 }
 
-// Tenant 0 is everybody who does not say; each has an account in the prefix cache under the same number.
-uint32_t StepLoop::tenant_of(const std::string& name) {
-  if (name.empty()) return 0;
-  const auto at = tenants_.find(name);
-  if (at != tenants_.end()) return at->second;
-  const auto tenant = uint32_t(recorder_.add_account({}));
-  tenants_.emplace(name, tenant);
-  return tenant;
+// An account of the prefix cache, and a lane of the queue under the same number, as long as somebody uses it: tenant 0
+// is everybody who does not say. Closed in finish().
+uint32_t StepLoop::open_tenant(const std::string& name) {
+  const auto [account, fresh] = open_account(scheduler_.pools(), name);
+  if (fresh) recorder_.forget_tenant(uint32_t(account));
+  return uint32_t(account);
 }
 
 int32_t StepLoop::open_root(const Request& request, ReplayMode mode, uint32_t tenant) {

@@ -27,6 +27,9 @@ void StepLoop::finish(Event& event, FinishReason reason, Clock::time_point now, 
   record.usage.total_seconds = seconds(now - record.submitted);
   event.finish = Finish{reason, std::move(error), record.usage};
   if (options_.statistics != nullptr) options_.statistics->finish(record.progress, this->now(), *event.finish);
+  auto& accounts = scheduler_.pools().blocks.idle();  // its root is closed by now
+  accounts.close_account(record.account);
+  if (record.root_account >= 0) accounts.close_account(record.root_account);
   if (record.last_step > finished_steps_) retired_.push_back({record.last_step, std::move(record.live)});
   records_.erase(at);
 }
