@@ -45,6 +45,9 @@ class AnswerGuide {
   /// The last `tokens` committed ones never came. Errors: those of begin().
   Result<void> take_back(int tokens);
 
+  /// Tokens that must come next, after a commit and before fill(); often none. Changes nothing.
+  std::vector<int32_t> forced() const { return matcher_.forced(); }
+
   const TokenMasks& masks() const { return masks_; }
 
  private:

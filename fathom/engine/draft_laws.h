@@ -51,6 +51,11 @@ struct DraftLaws {
     }
     begin.push_back(int32_t(tokens.size()));
   }
+  /// The law of a draft that nobody drew: it is certain.
+  void append(int32_t token) {
+    tokens.push_back({token, uint32_t(1) << 31});
+    begin.push_back(int32_t(tokens.size()));
+  }
 };
 
 }  // namespace fathom

@@ -270,6 +270,7 @@ void Runner::take_snapshots(StepWork& work) {
 
 void Runner::propose(StepWork& work) {
   drafting_.clear();
+  forced_.clear();
   for (auto* list : {&tokens_, &slots_}) list->clear();
   last_.clear();
   replay_.clear();
@@ -281,6 +282,7 @@ void Runner::propose(StepWork& work) {
     if (drafts == 0) continue;
     check(live.cached == int64_t(live.ids.size()) - 1, "drafts follow the newest token");
     drafting_.push_back(&live);
+    forced_.push_back(live.guide ? live.guide->forced() : std::vector<int32_t>());
     tokens_.push_back(live.ids.back());
     last_.push_back(live.cached - 1);
     slots_.push_back(live.slot);
@@ -311,10 +313,15 @@ void Runner::propose_step(int step) {
   port_.markov(step, View<const int32_t, 1>(drafts_.data(), {count}), logits,
                View<float, 1>(confidence_.data(), {count}));
   choices_.clear();
-  for (LiveSequence* live : drafting_) {
+  for (size_t i = 0; i < drafting_.size(); ++i) {
+    LiveSequence* live = drafting_[i];
     bool active = step < drafts_for(live->remaining(), live->drafts);  // near its end it takes fewer than others
     if (active && live->guide) {
       active = int(live->proposed.size()) == step && live->guide->fill(live->proposed) == step + 1;
+    }
+    if (active && size_t(step) < forced_[i].size()) {
+      propose_forced(*live, i, step);
+      active = false;
     }
     choices_.push_back(
         {active ? &live->sampler : nullptr, 0, live->proposed, int64_t(live->ids.size()) + step, live->generated()});
@@ -325,6 +332,16 @@ void Runner::propose_step(int step) {
     drafting_[i]->proposed.push_back(drafts_[i]);
     drafting_[i]->confidence[size_t(step)] = confidence_[i];
   }
+}
+
+// Jump-forward: a token that must come is a draft as it is, ahead of the model's. Where the text may be cut into
+// tokens in another way, verification decides as always: its law is that one token.
+void Runner::propose_forced(LiveSequence& live, size_t place, int step) {
+  const int32_t token = forced_[place][size_t(step)];
+  drafts_[place] = token;
+  live.proposed.push_back(token);
+  live.confidence[size_t(step)] = 1;
+  if (verified_by_laws(live.sampler)) live.sampler.draft_laws.append(token);
 }
 
 }  // namespace fathom

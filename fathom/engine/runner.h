@@ -68,6 +68,7 @@ class Runner {
   void take_snapshots(StepWork& work);
   void propose(StepWork& work);
   void propose_step(int step);
+  void propose_forced(LiveSequence& live, size_t place, int step);
   std::span<const float> logits(size_t active, int64_t row) const;
 
   ModelPort port_;
@@ -82,6 +83,7 @@ class Runner {
   std::vector<Choice> choices_;
   std::vector<int32_t> chosen_, chosen_begin_;
   std::vector<LiveSequence*> drafting_;
+  std::vector<std::vector<int32_t>> forced_;  // of each: tokens that its grammar leaves no choice about
   std::vector<int32_t> tokens_, slots_, drafts_;
   std::vector<int64_t> last_;
   std::vector<Replay> replay_;

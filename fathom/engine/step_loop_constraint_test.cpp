@@ -119,6 +119,24 @@ TEST(ConstrainedAnswers, AreInTheLanguageHoweverTheyAreDrawn) {
   }
 }
 
+// R-38, jump-forward: what the grammar leaves no choice about is a draft that needs no luck.
+TEST(ConstrainedAnswers, ForcedTokensAreDraftsThatAreAccepted) {
+  Settings settings = settings_of(5);
+  settings.shape.draft_noise = 100;  // the model's own drafts are worth nothing
+  for (const float temperature : {0.f, 1.f}) {
+    Loop loop(settings);
+    Request request = constrained(3, regex("(1212121212|aaaaaaaaaa)true,true,true"));
+    request.sampling.temperature = temperature;
+    request.sampling.seed = 4;
+    const Answer& answer = loop.answer(request);
+    ASSERT_EQ(answer.finish->reason, FinishReason::stop);
+    const Usage& usage = answer.finish->usage;
+    int64_t accepted = 0;
+    for (const int64_t n : usage.accepted) accepted += n;
+    EXPECT_GT(accepted, usage.rounds) << text_of(answer.ids);
+  }
+}
+
 TEST(ConstrainedAnswers, GreedyAndTransparentTextDoesNotDependOnDrafts) {
   std::map<int, std::vector<std::vector<int32_t>>> texts;
   for (const int drafts : {0, 1, 5}) {
