@@ -209,6 +209,9 @@ EngineOptions to_engine_options(const EngineSettings& s, const Common& common) {
   options.step_times = cache_folder("step-times");
   options.memory_limit_bytes = s.memory_limit ? s.memory_limit->count : 0;
   options.prefix_cache = !s.no_prefix_cache;
+  options.metrics = s.metrics;
+  options.log = s.log;
+  options.step_log = s.step_log;
   return options;
 }
 

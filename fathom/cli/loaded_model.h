@@ -45,6 +45,10 @@ struct EngineSettings {
   bool no_prefix_cache = false;
   std::string experts = "device", engram = "disk";
   std::optional<Bytes> memory_limit;
+  // Set by a server: what the engine tells of itself, besides events.
+  Metrics* metrics = nullptr;
+  Log* log = nullptr;
+  bool step_log = false;
   bool schedule_drafts = false;  // set by commands that answer many at once: then `drafts` auto measures steps first
 };
 /// Bound to `settings`; with those that later issues bring, marked planned.

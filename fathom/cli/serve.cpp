@@ -17,6 +17,7 @@
 #include "fathom/cli/terminal.h"
 #include "fathom/cli/version.h"
 #include "fathom/server/api_server.h"
+#include "fathom/server/web_page.h"
 
 namespace fathom::cli {
 namespace {
@@ -111,6 +112,7 @@ ServiceOptions service_options(const Settings& s, const Engine& engine, const ne
   options.log_prompts = s.log_prompts;
   options.debug_routes = s.debug_routes;
   options.cors_origins = s.cors_origins;
+  if (!s.no_web) options.page = web_page;
   if (s.response_store != "off") {
     ResponseStoreOptions store;
     if (s.response_store != "memory") store.folder = s.response_store;
@@ -189,9 +191,15 @@ Result<int> run_serve(const Settings& s, const Common& common) {
     return Error{ErrorCode::bad_input, "this model has no tokenizer.json", model->name,
                  "copy it from the published checkpoint"};
   }
-  auto engine = open_engine(*model, s.engine, common);
-  if (!engine) return engine.error();
   Metrics metrics;
+  EngineSettings engine_settings = s.engine;
+  engine_settings.schedule_drafts = true;
+  engine_settings.metrics = &metrics;
+  // The service has a line of its own for each request; the engine's are for who looks closely.
+  engine_settings.log = log.on(LogLevel::debug) ? &log : nullptr;
+  engine_settings.step_log = s.debug_routes;
+  auto engine = open_engine(*model, engine_settings, common);
+  if (!engine) return engine.error();
   EngineService engine_service(port_of(*engine), {.most_waiting = s.max_queue});
   auto service = Service::open(*model->tokenizer, engine_service, metrics, log, service_options(s, *engine, http));
   if (!service) return service.error();
@@ -217,7 +225,7 @@ Result<int> run_serve(const Settings& s, const Common& common) {
   }
   (*service)->stop();
   engine_service.stop();
-  (*server)->stop(milliseconds(1000));
+  (*server)->stop(milliseconds(5000));  // what is on its way to slow readers
   log.write(LogLevel::info, "ended");
   return kDone;
 }
@@ -326,7 +334,10 @@ std::vector<Option> answer_options(const std::shared_ptr<Settings>& s) {
        .later = {"prefill", "decode", "vision"}},
       {.name = "no-web", .help = "no page at /", .group = how, .target = &s->no_web},
       {.name = "log-prompts", .help = "write request bodies to the log", .group = see, .target = &s->log_prompts},
-      {.name = "debug-routes", .help = "serve /debug/state", .group = see, .target = &s->debug_routes},
+      {.name = "debug-routes",
+       .help = "serve /debug/state: all that runs and waits",
+       .group = see,
+       .target = &s->debug_routes},
       {.name = "peer", .planned = true},
       {.name = "trace-endpoint", .planned = true},
   };

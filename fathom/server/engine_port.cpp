@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "fathom/base/json.h"
+
 namespace fathom {
 
 EnginePort port_of(Engine& engine) {
@@ -12,6 +14,9 @@ EnginePort port_of(Engine& engine) {
   port.submit = [&engine](Request request) { return engine.submit(std::move(request)); };
   port.cancel = [&engine](RequestId id) { engine.cancel(id); };
   port.step = [&engine] { return engine.step(); };
+  port.state = [&engine](size_t most_steps) {
+    return R"({"engine":)" + to_string(engine.state()) + R"(,"log":)" + engine.steps_json(most_steps) + "}";
+  };
   port.limits.vocabulary = config.vocab_size;
   port.limits.context = options.context;
   port.limits.drafts = config.num_nextn_predict_layers > 0 ? std::min(config.dspark_block_size, kMaxDrafts) : 0;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 
 #include "fathom/engine/engine.h"
 #include "fathom/engine/request.h"
@@ -16,8 +17,10 @@ struct EnginePort {
   std::function<Result<RequestId>(Request)> submit;
   std::function<void(RequestId)> cancel;
   std::function<std::span<const Event>()> step;  // valid until the next call
-  RequestLimits limits;                          // what check_request asks, before anything is queued
-  int sequences = 1;                             // that run at once; more than these wait
+  std::function<std::string(size_t most_steps)>
+      state;             // JSON of all that runs and waits, and of the last steps; may be empty
+  RequestLimits limits;  // what check_request asks, before anything is queued
+  int sequences = 1;     // that run at once; more than these wait
 };
 
 /// `engine` must outlive every use of the port.

@@ -52,6 +52,7 @@ struct EngineService::State {
   // Under `mutex`.
   std::vector<std::pair<OpenRequest, Request>> asked;
   std::vector<Ticket> cancelled;
+  std::vector<std::pair<size_t, std::function<void(std::string)>>> looks;
   std::vector<Delivery> deliveries;
   int64_t open = 0;
   Ticket next = 1;
@@ -75,6 +76,7 @@ struct EngineService::State {
 
   void run_engine();
   bool wait_for_work(std::vector<std::pair<OpenRequest, Request>>& new_ones, std::vector<Ticket>& stops);
+  void show();
   void admit(OpenRequest one, Request request, std::vector<Delivery>& out);
   void hand_on(std::vector<Delivery>& out);
   void end_all(const Error& error, std::vector<Delivery>& out);
@@ -90,10 +92,19 @@ struct EngineService::State {
 bool EngineService::State::wait_for_work(std::vector<std::pair<OpenRequest, Request>>& new_ones,
                                          std::vector<Ticket>& stops) {
   std::unique_lock lock(mutex);
-  engine_wakes.wait(lock, [&] { return stopping || !asked.empty() || !by_id.empty(); });
+  engine_wakes.wait(lock, [&] { return stopping || !asked.empty() || !by_id.empty() || !looks.empty(); });
   new_ones.swap(asked);
   stops.swap(cancelled);
   return !stopping;
+}
+
+void EngineService::State::show() {
+  decltype(looks) taken;
+  {
+    const std::lock_guard lock(mutex);
+    taken.swap(looks);
+  }
+  for (const auto& [most_steps, job] : taken) job(port.state(most_steps));
 }
 
 void EngineService::State::end(const OpenRequest& one, Event event, std::vector<Delivery>& out) {
@@ -151,6 +162,7 @@ void EngineService::State::run_engine() {
       if (found != by_ticket.end()) port.cancel(*found->second->id);
     }
     stops.clear();
+    show();
     if (running && !by_id.empty()) {
       try {
         for (const Event& event : port.step()) {
@@ -181,6 +193,7 @@ void EngineService::State::run_engine() {
     engine_ended = true;
     new_ones.swap(asked);
   }
+  show();  // the engine stands still, it may be looked at
   for (auto& [one, request] : new_ones) end(one, last_event(FinishReason::failed, death ? *death : kStopped), out);
   hand_on(out);
   const std::lock_guard lock(mutex);
@@ -280,6 +293,15 @@ void EngineService::cancel(Ticket ticket) {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
   if (!s.engine_ended) s.cancelled.push_back(ticket);  // looked at before the next step; without one nothing is open
+}
+
+bool EngineService::look(size_t most_steps, std::function<void(std::string)> job) {
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  if (s.engine_ended || !s.port.state) return false;
+  s.looks.emplace_back(most_steps, std::move(job));
+  s.engine_wakes.notify_one();
+  return true;
 }
 
 EngineHealth EngineService::health() const {

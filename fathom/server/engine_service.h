@@ -61,6 +61,10 @@ class EngineService {
   /// Any thread. Takes effect before the next step; the final event says cancelled. Unknown tickets are ignored.
   void cancel(Ticket ticket);
 
+  /// Any thread. `job` gets what EnginePort::state says, on the engine's thread, before its next step. False: the
+  /// engine has ended or tells nothing, and the job is not called.
+  bool look(size_t most_steps, std::function<void(std::string)> job);
+
   /// Any thread.
   EngineHealth health() const;
   /// Seconds after which a refused request may find room: from the mean time of the last requests, 1 to 60.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -43,6 +44,7 @@ class FakeEngine {
     out.submit = [this](Request request) { return submit(std::move(request)); };
     out.cancel = [this](RequestId id) { cancel(id); };
     out.step = [this] { return step(); };
+    out.state = [](size_t most_steps) { return R"({"steps":)" + std::to_string(most_steps) + "}"; };
     out.limits = limits;
     out.sequences = sequences;
     return out;

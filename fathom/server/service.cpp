@@ -150,7 +150,8 @@ std::optional<Refusal> Service::refuse_early(const net::HttpRequest& request, co
   route = find_route(request.method, request.path, options_.debug_routes, &other_method);
   if (route == nullptr) {
     // Without a key nobody learns which paths exist, but a page needs none.
-    if (!other_method && request.method == "GET" && options_.page) return {};
+    const bool reads = request.method == "GET" || request.method == "HEAD";
+    if (!other_method && reads && options_.page) return {};
     const std::string what = request.method + " " + request.path;
     if (other_method) {
       return Refusal{

@@ -338,9 +338,10 @@ TEST_F(ServiceTest, MetricsCountRequestsAnswersAndTokens) {
 TEST_F(ServiceTest, DebugStateNeedsItsOption) { EXPECT_EQ(ask("GET", "/debug/state")->status, 404); }
 TEST_F(ServiceTest, DebugStateShowsWhatTheProcessKnows) {
   options.debug_routes = true;
-  const auto state = ask("GET", "/debug/state");
+  const auto state = ask("GET", "/debug/state?steps=7");
   EXPECT_EQ(state->at("ready").as_bool(), true);
   EXPECT_TRUE(state->at("metrics").is_object());
+  EXPECT_EQ(state->at("engine", "steps").as_int64(), 7);
 }
 
 TEST_F(ServiceTest, VersionSaysWhatRuns) {

@@ -3,6 +3,8 @@
 // /health says that the process answers at all; restart it when it does not. /ready says whether a request would be
 // served: 503 while the server drains, when the engine died, and when a step takes so long that the device must be
 // taken for dead. /ready?deep=1 has the engine generate one token first.
+#include <algorithm>
+#include <charconv>
 #include <memory>
 #include <utility>
 
@@ -103,18 +105,28 @@ void answer_openapi(Service& service, const SharedExchange& exchange) {
   service.reply(*exchange, json_answer(std::string(openapi_document())));
 }
 
+// ?steps=N: with the last N steps (at most 10,000). An engine that is stuck in a step cannot be looked at; what stands
+// outside of it is told.
 void answer_state(Service& service, const SharedExchange& exchange) {
   service.refresh_metrics();
+  const EngineHealth health = service.engine().health();
   Json body = Json::object();
   body.set("now", Json::of(service.now()));
   body.set("started", Json::of(service.started()));
-  const EngineHealth health = service.engine().health();
   body.set("ready", Json::of(health.ready));
   body.set("problem", Json::of(health.problem));
   body.set("retry_after_seconds", Json::of(service.engine().retry_after_seconds()));
   body.set("log_lines_dropped", Json::of(service.log().dropped()));
   body.set("metrics", service.metrics().json());
-  service.reply(*exchange, json_answer(to_string(body)));
+  std::string text = to_string(body);
+  const bool stuck = health.problem.starts_with("no step");
+  const std::string steps = exchange->request.query_value("steps").value_or("100");
+  size_t most_steps = 0;
+  std::from_chars(steps.data(), steps.data() + steps.size(), most_steps);
+  const auto answer = [&service, exchange, text](const std::string& engine) {
+    service.reply(*exchange, json_answer(text.substr(0, text.size() - 1) + R"(,"engine":)" + engine + "}"));
+  };
+  if (stuck || !service.engine().look(std::min<size_t>(most_steps, 10'000), answer)) answer("null");
 }
 
 }  // namespace fathom
