@@ -122,7 +122,7 @@ TEST_F(WebPageTest, WhatThePageLoadsIsThere) {
 
 TEST_F(WebPageTest, ItNeedsNoKeyButTheApiStillDoes) {
   start();
-  service->set_keys(*ApiKeys::parse("sk-one\n", "test"));
+  service->set_keys(*ApiKeys::parse("a-key-of-one\n", "test"));
   EXPECT_EQ(ask("GET", "/")->status, 200);
   EXPECT_EQ(ask("GET", "/web/chat.js")->status, 200);
   EXPECT_EQ(ask("GET", "/v1/models")->status, 401);
