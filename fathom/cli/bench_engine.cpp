@@ -14,6 +14,7 @@
 #include "fathom/cli/program.h"
 #include "fathom/cli/terminal.h"
 #include "fathom/cli/version.h"
+#include "fathom/engine/schedule_replay.h"
 #include "fathom/engine/trace_generator.h"
 #include "fathom/model/memory_plan.h"
 
@@ -70,6 +71,9 @@ Result<void> check_settings(const EngineBenchSettings& s) {
   }
   if (s.sweep && s.out.empty()) return usage("--sweep needs a folder", "--sweep", "add --out DIR");
   if (s.sweep && s.rate == 0.0) return usage("no rates lie around 0", "--rate", "pass the middle one, such as 10");
+  if (!s.record.empty() && (s.simulate || s.sweep)) {
+    return usage("a record is of one run of the real engine", "--record", "leave --simulate and --sweep out");
+  }
   if (s.simulate) return {};
   for (const auto& [given, name] :
        {std::pair(s.hardware != "8xH200", "--hardware"), std::pair(s.policy != "all", "--policy"),
@@ -262,8 +266,11 @@ Result<std::vector<EngineRow>> run_all(const EngineBenchSettings& s, const Engin
   std::optional<Progress> progress;
   const std::vector<double> rates = rates_of(s);
   int64_t before = 0;
+  EngineSettings used = settings;
+  used.record = s.record;
+  used.schedule_drafts = true;
   for (const double rate : rates) {
-    auto engine = open_engine(*model, settings, common);  // a cache of its own for each rate
+    auto engine = open_engine(*model, used, common);  // a cache of its own for each rate
     if (!engine) return engine.error();
     const auto trace = trace_of(s, rate, engine->options().context);
     if (!trace) return trace.error();
@@ -422,6 +429,18 @@ std::vector<Option> engine_bench_options(EngineBenchSettings& s) {
        .help = "a step is planned when the one before is over",
        .group = simulated,
        .target = &s.synchronous},
+      {.name = "record",
+       .value = "FILE",
+       .help = "write every decision of the scheduler: docs/formats/step-record.md",
+       .fallback = "none",
+       .group = load,
+       .target = &s.record},
+      {.name = "replay-record",
+       .value = "FILE",
+       .help = "instead: make the decisions of a record again and compare them; 1 when one differs",
+       .fallback = "none",
+       .group = load,
+       .target = &s.replay_record},
   };
 }
 
@@ -433,13 +452,34 @@ Result<void> refuse_engine_options(const EngineBenchSettings& s) {
         std::pair(s.output_tokens.has_value(), "--output-tokens"), std::pair(s.simulate, "--simulate"),
         std::pair(s.hardware != "8xH200", "--hardware"), std::pair(s.policy != "all", "--policy"),
         std::pair(s.acceptance != "3", "--acceptance"), std::pair(s.bias != 0, "--bias"),
-        std::pair(s.synchronous, "--synchronous")}) {
+        std::pair(s.synchronous, "--synchronous"), std::pair(!s.record.empty(), "--record"),
+        std::pair(!s.replay_record.empty(), "--replay-record")}) {
     if (given) return usage("only the engine takes a load of requests", name, "use it with fathom bench engine");
   }
   return {};
 }
 
+namespace {
+
+Result<int> replay_record(const std::string& path, const Common& common) {
+  const auto report = replay_schedule(path);
+  if (!report) return report.error();
+  std::string text = to_string(*report) + "\n";
+  if (common.json) {
+    Json json = Json::object();
+    json.set("steps", Json::of(report->steps)).set("requests", Json::of(report->requests));
+    json.set("preempted", Json::of(report->preempted)).set("equal", Json::of(!report->difference.has_value()));
+    if (report->difference) json.set("difference", Json::of(to_string(*report)));
+    text = to_string(json) + "\n";
+  }
+  if (auto printed = print(text); !printed) return printed.error();
+  return report->difference ? 1 : kDone;
+}
+
+}  // namespace
+
 Result<int> run_bench_engine(const EngineBenchSettings& s, const EngineSettings& engine, const Common& common) {
+  if (!s.replay_record.empty()) return replay_record(s.replay_record, common);
   if (auto checked = check_settings(s); !checked) return checked.error();
   const auto rows = s.simulate ? simulate_all(s, engine, common) : run_all(s, engine, common);
   if (!rows) return rows.error();

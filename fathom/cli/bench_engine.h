@@ -23,6 +23,7 @@ struct EngineBenchSettings {
   std::string hardware = "8xH200", policy = "all", acceptance = "3";
   double bias = 0;
   bool synchronous = false;
+  std::string record, replay_record;
   bool sweep = false;  // of the command
   std::string out;
 };

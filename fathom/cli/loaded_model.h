@@ -49,6 +49,7 @@ struct EngineSettings {
   Metrics* metrics = nullptr;
   Log* log = nullptr;
   bool step_log = false;
+  std::string record;            // set by bench engine: a file of the scheduler's decisions
   bool schedule_drafts = false;  // set by commands that answer many at once: then `drafts` auto measures steps first
 };
 /// Bound to `settings`; with those that later issues bring, marked planned.

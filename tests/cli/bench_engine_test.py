@@ -88,6 +88,22 @@ class Simulated(ProgramTest):
         self.fails(2, "bench", "engine", "--policy", "fixed", mentions=["--policy", "--simulate"])
 
 
+class Recorded(ProgramTest):
+    def test_a_record_of_the_engine_replays_to_the_same_decisions(self):
+        record = self.folder() / "record.jsonl"
+        self.succeeds(*REAL, "--record", record)
+        self.assertIn("6 requests: every decision is the same", self.succeeds("bench", "engine", "--replay-record", record).out)
+        replayed = self.succeeds("bench", "engine", "--replay-record", record, "--json").json()
+        self.assertTrue(replayed["equal"])
+        lines = record.read_text().splitlines()
+        changed = [line.replace('"step_rows":2048', '"step_rows":7') for line in lines]
+        self.assertNotEqual(changed, lines)
+        record.write_text("\n".join(changed) + "\n")
+        done = run("bench", "engine", "--replay-record", record)
+        self.assertEqual(done.code, 1)
+        self.assertIn("step", done.out)
+
+
 class Real(ProgramTest):
     def test_the_miniature_under_a_load(self):
         row = self.succeeds(*REAL, "--json").json()
