@@ -1,7 +1,8 @@
 // The engine on the embedded miniature, its policies side by side in one process: drafts off, all, scheduled, at 1, 8
 // and 64 streams, greedy and sampled; the asynchronous loop; an agent's conversation with and without the prefix cache.
-// Every stream asks the next held-out prompt as soon as its last one is answered, with 128 tokens. Policies take turns, so that what
-// else runs on the machine meets all of them; each figure is the median of its turns, and ratios are those of a turn.
+// Every stream asks the next held-out prompt as soon as its last one is answered, with 128 tokens. Policies take turns,
+// so that what else runs on the machine meets all of them; each figure is the median of its turns, and ratios are those
+// of a turn.
 //
 //   engine_policies [--turns N] [--seconds S]     one JSON object a line
 #include <algorithm>
