@@ -1,6 +1,6 @@
 // fathom/cli/bench.cpp
 // `fathom bench prefill|decode`: steps of the model without scheduler (design/cli.md 4). What is timed: step_timing.h.
-// `codec` and `engine` have files of their own (bench_codec.h, bench_engine.h).
+// `codec`, `engine` and `serve` have files of their own (bench_codec.h, bench_engine.h, bench_serve.h).
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -9,6 +9,7 @@
 #include "fathom/cli/bench_codec.h"
 #include "fathom/cli/bench_engine.h"
 #include "fathom/cli/bench_report.h"
+#include "fathom/cli/bench_serve.h"
 #include "fathom/cli/interrupt.h"
 #include "fathom/cli/log.h"
 #include "fathom/cli/machine.h"
@@ -28,7 +29,8 @@ struct Settings {
   std::string out, compare, max_slowdown = "5%";
   bool sweep = false, per_operation = false;
   std::string api, policy = "default", tokenizer;  // codec
-  EngineBenchSettings load;                        // engine
+  EngineBenchSettings load;                        // engine, serve
+  ServeBenchSettings serve;
   EngineSettings engine;
 };
 
@@ -169,6 +171,7 @@ Result<int> run_codec(const Settings& s, const Common& common) {
     if (given)
       return usage("the codec takes no steps", name, "use it with fathom bench prefill or fathom bench decode");
   }
+  if (s.api == "completions") return usage("the codec has no completions", "--api", "use chat, responses or messages");
   CodecBenchSettings settings{s.api, s.policy, s.tokenizer, s.repeat, s.warmup, s.out, s.compare, s.max_slowdown};
   settings.most_slowdown = *most_slowdown;
   return run_bench_codec(settings, common);
@@ -187,11 +190,28 @@ Result<int> run_engine(const Settings& s, const Common& common) {
   return run_bench_engine(load, s.engine, common);
 }
 
+Result<int> run_serve(const Settings& s, const Common& common) {
+  for (const auto& [given, name] :
+       {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
+        std::pair(!s.cached.empty(), "--cached"), std::pair(s.per_operation, "--per-operation"),
+        std::pair(!s.compare.empty(), "--compare")}) {
+    if (given) return usage("an endpoint takes requests, not cases", name, "say what comes with --rate or --trace");
+  }
+  ServeBenchSettings serve = s.serve;
+  serve.api = s.api;
+  serve.load = s.load;
+  serve.load.sweep = s.sweep;
+  serve.load.out = s.out;
+  return run_bench_serve(serve, common);
+}
+
 Result<int> run_bench(const Settings& s, const Common& common) {
   if (s.words.size() != 1) {
     return usage(s.words.empty() ? "nothing named to measure" : "unexpected argument \"" + s.words[1] + "\"",
-                 "fathom bench", "use fathom bench engine, prefill, decode or codec");
+                 "fathom bench", "use fathom bench engine, serve, prefill, decode or codec");
   }
+  if (s.words[0] == "serve") return run_serve(s, common);
+  if (auto known = refuse_serve_options(s.serve); !known) return known.error();
   if (s.words[0] == "engine") return run_engine(s, common);
   if (auto known = refuse_engine_options(s.load); !known) return known.error();
   if (s.engine.sequences) return usage("the cases say how many sequences run", "--sequences", "use --batch");
@@ -298,7 +318,8 @@ Command bench_command() {
        .least = 0,
        .most = 1e7},
       {.name = "sweep",
-       .help = "batches 1 to 16 (prefill: lengths 128 to 2048; engine: an eighth to eight times --rate); CSV, JSON and "
+       .help = "batches 1 to 16 (prefill: lengths 128 to 2048; engine, serve: an eighth to eight times --rate); CSV, "
+               "JSON and "
                "an SVG plot in the folder --out",
        .group = what,
        .target = &s->sweep},
@@ -308,11 +329,11 @@ Command bench_command() {
        .target = &s->per_operation},
       {.name = "api",
        .value = "API",
-       .help = "codec: one of them",
-       .fallback = "all three",
+       .help = "codec: one of them; serve: chat or completions",
+       .fallback = "codec: all three; serve: chat",
        .group = what,
        .target = &s->api,
-       .choices = {"chat", "responses", "messages"}},
+       .choices = {"chat", "responses", "messages", "completions"}},
       {.name = "codec-policy",
        .value = "POLICY",
        .help = "codec: default, or strict: as deepseek-recipe 0.2.0",
@@ -362,7 +383,8 @@ Command bench_command() {
        .target = &s->max_slowdown},
   };
   for (Option& option : engine_bench_options(s->load)) options.push_back(std::move(option));
-  for (const char* later : {"filter", "peers", "endpoint"}) {
+  for (Option& option : serve_bench_options(s->serve)) options.push_back(std::move(option));
+  for (const char* later : {"filter", "peers"}) {
     options.push_back({.name = later, .planned = true});
   }
   // Of the engine's options those that steps know; the others belong to its loop.
@@ -380,14 +402,14 @@ Command bench_command() {
     if (option.planned || std::count(used.begin(), used.end(), option.name)) options.push_back(std::move(option));
   }
   return {.name = "bench",
-          .summary = "time steps of the model, the engine under load, or the codec",
+          .summary = "time the model, the codec, the engine or a server under load",
           .example = "fathom bench engine --simulate --arrivals agent --rate 40",
           .note = "eight H200 by formula",
-          .arguments = "engine|prefill|decode|codec",
+          .arguments = "engine|serve|prefill|decode|codec",
           .options = std::move(options),
           .positional = &s->words,
-          .words = {"engine", "prefill", "decode", "codec"},
-          .later_words = {"kernels", "serve"},
+          .words = {"engine", "serve", "prefill", "decode", "codec"},
+          .later_words = {"kernels"},
           .run = [s](const Common& common) { return run_bench(*s, common); }};
 }
 

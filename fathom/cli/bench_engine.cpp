@@ -339,7 +339,7 @@ std::string head_of(const EngineRow& row) {
 }  // namespace
 
 std::vector<Option> engine_bench_options(EngineBenchSettings& s) {
-  const std::string load = "What comes (engine)", simulated = "On what it runs (engine --simulate)";
+  const std::string load = "What comes (engine, serve)", simulated = "On what it runs (engine --simulate)";
   return {
       {.name = "trace",
        .value = "FILE.jsonl",
@@ -357,7 +357,7 @@ std::vector<Option> engine_bench_options(EngineBenchSettings& s) {
       {.name = "rate",
        .value = "R",
        .help = "requests a second; 0: all at once; the middle one of --sweep",
-       .fallback = "10",
+       .fallback = "10; serve: back to back",
        .group = load,
        .target = &s.rate,
        .least = 0,
@@ -365,7 +365,7 @@ std::vector<Option> engine_bench_options(EngineBenchSettings& s) {
       {.name = "requests",
        .value = "N",
        .help = "how many",
-       .fallback = "1000",
+       .fallback = "1000; serve: 100",
        .group = load,
        .target = &s.requests,
        .least = 1,
@@ -373,7 +373,7 @@ std::vector<Option> engine_bench_options(EngineBenchSettings& s) {
       {.name = "prompt-tokens",
        .value = "N",
        .help = "mean length of a prompt (of an agent's task)",
-       .fallback = "2000, at most a quarter of the context",
+       .fallback = "2000, serve 512; at most a quarter of the context",
        .group = load,
        .target = &s.prompt_tokens,
        .least = 1,
@@ -381,7 +381,7 @@ std::vector<Option> engine_bench_options(EngineBenchSettings& s) {
       {.name = "output-tokens",
        .value = "N",
        .help = "mean length of an answer",
-       .fallback = "300, at most a sixteenth of the context",
+       .fallback = "300, serve 128; at most a sixteenth of the context",
        .group = load,
        .target = &s.output_tokens,
        .least = 1,
