@@ -194,7 +194,8 @@ Result<int> run_serve(const Settings& s, const Common& common) {
   for (const auto& [given, name] :
        {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
         std::pair(!s.cached.empty(), "--cached"), std::pair(s.per_operation, "--per-operation"),
-        std::pair(!s.compare.empty(), "--compare")}) {
+        std::pair(!s.compare.empty(), "--compare"), std::pair(s.repeat != 5, "--repeat"),
+        std::pair(s.warmup != 1, "--warmup")}) {
     if (given) return usage("an endpoint takes requests, not cases", name, "say what comes with --rate or --trace");
   }
   ServeBenchSettings serve = s.serve;

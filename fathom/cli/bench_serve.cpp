@@ -66,11 +66,10 @@ Result<void> check_settings(const ServeBenchSettings& s) {
   }
   if (!s.load.trace.empty()) {
     for (const auto& [given, name] :
-         {std::pair(!s.load.arrivals.empty(), "--arrivals"), std::pair(s.load.rate.has_value(), "--rate"),
-          std::pair(s.load.requests.has_value(), "--requests"),
+         {std::pair(!s.load.arrivals.empty(), "--arrivals"), std::pair(s.load.requests.has_value(), "--requests"),
           std::pair(s.load.prompt_tokens.has_value(), "--prompt-tokens"),
           std::pair(s.load.output_tokens.has_value(), "--output-tokens"), std::pair(!s.prompts.empty(), "--prompts"),
-          std::pair(s.load.sweep, "--sweep")}) {
+          std::pair(s.load.sweep && !s.load.rate, "--sweep")}) {
       if (given) return usage("a trace says itself what comes when", name, "leave it or --trace out");
     }
   }
@@ -84,12 +83,34 @@ Result<void> check_settings(const ServeBenchSettings& s) {
   return {};
 }
 
+/// The same load, faster or slower: arrivals are stretched so that `rate` requests a second come on average. Pauses
+/// and cancellations stay: they are of people and tools.
+void stretch(std::vector<TraceRequest>& trace, double rate, uint64_t seed) {
+  const auto [first, last] = std::minmax_element(trace.begin(), trace.end(),
+                                                 [](const auto& a, const auto& b) { return a.arrival < b.arrival; });
+  const double begin = first->arrival, span = last->arrival - first->arrival;
+  if (span > 0) {
+    const double factor = double(trace.size() - 1) / rate / span;
+    for (TraceRequest& one : trace) one.arrival = (one.arrival - begin) * factor;
+    return;
+  }
+  // All at once has no shape to keep.
+  TraceShape shape;
+  shape.requests = int64_t(trace.size());
+  shape.rate = rate;
+  shape.seed = seed;
+  const std::vector<TraceRequest> times = poisson_trace(shape);
+  for (size_t i = 0; i < trace.size(); ++i) trace[i].arrival = times[i].arrival;
+}
+
 Result<std::vector<TraceRequest>> trace_of(const ServeBenchSettings& s, const Case& one, int64_t context,
                                            size_t prompts, uint64_t run) {
   if (!s.load.trace.empty()) {
     const auto text = read_file(s.load.trace, kFileBytes);
     if (!text) return text.error();
-    return read_trace(*text, s.load.trace);
+    auto trace = read_trace(*text, s.load.trace);
+    if (trace.ok() && one.rate) stretch(*trace, *one.rate, uint64_t(s.load.seed));
+    return trace;
   }
   TraceShape shape;
   shape.rate = one.rate.value_or(0);

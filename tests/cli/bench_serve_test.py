@@ -83,6 +83,8 @@ class OnAServer(ProgramTest):
         row = self.succeeds(*self.words, "--trace", folder / "t.jsonl", "--json").json()
         self.assertEqual((row["trace"], row["finished"]), ("t.jsonl", 2))
         self.assertGreaterEqual(row["seconds"], 0.2)
+        row = self.succeeds(*self.words, "--trace", folder / "t.jsonl", "--rate", "50", "--json").json()
+        self.assertEqual((row["trace"], row["rate"], row["finished"]), ("t.jsonl", 50, 2))
         (folder / "p.txt").write_text("What is 37 + 45?\nWhat is 2 + 2?\n")
         row = self.succeeds(*self.words, "--prompts", folder / "p.txt", "--json", "--body", '{"thinking":{"type":"disabled"}}').json()
         self.assertEqual(row["finished"], 2)
@@ -109,7 +111,8 @@ class OnAServer(ProgramTest):
                                 ([*self.words, "--simulate"], ["--simulate"]), ([*self.words, "--lengths", "5"], ["--lengths"]),
                                 ([*self.words, "--api", "messages"], ["chat or completions"]),
                                 ([*self.words, "--sweep"], ["--out DIR"]), ([*self.words, "--body", "[]"], ["--body"]),
-                                ([*self.words, "--trace", "x", "--rate", "3"], ["--rate"]),
+                                ([*self.words, "--trace", "x", "--requests", "3"], ["--requests"]),
+                                ([*self.words, "--trace", "x", "--sweep", "--out", "y"], ["--sweep"]),
                                 (["bench", "decode", "--concurrency", "3"], ["fathom bench serve"]),
                                 (["bench", "codec", "--api", "completions"], ["chat, responses or messages"])):
             with self.subTest(words):
