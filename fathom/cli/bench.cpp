@@ -194,15 +194,19 @@ Result<int> run_serve(const Settings& s, const Common& common) {
   for (const auto& [given, name] :
        {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
         std::pair(!s.cached.empty(), "--cached"), std::pair(s.per_operation, "--per-operation"),
-        std::pair(!s.compare.empty(), "--compare"), std::pair(s.repeat != 5, "--repeat"),
-        std::pair(s.warmup != 1, "--warmup")}) {
+        std::pair(s.repeat != 5, "--repeat"), std::pair(s.warmup != 1, "--warmup")}) {
     if (given) return usage("an endpoint takes requests, not cases", name, "say what comes with --rate or --trace");
   }
+  const auto most_slowdown = parse_share(s.max_slowdown);
+  if (!most_slowdown) return usage("\"" + s.max_slowdown + "\" is no share", "--max-slowdown", "pass 5% or 0.05");
   ServeBenchSettings serve = s.serve;
   serve.api = s.api;
   serve.load = s.load;
   serve.load.sweep = s.sweep;
   serve.load.out = s.out;
+  serve.compare = s.compare;
+  serve.max_slowdown = s.max_slowdown;
+  serve.most_slowdown = *most_slowdown;
   return run_bench_serve(serve, common);
 }
 

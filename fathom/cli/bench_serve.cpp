@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "fathom/base/mapped_file.h"
+#include "fathom/cli/bench_serve_compare.h"
 #include "fathom/cli/bench_serve_report.h"
 #include "fathom/cli/endpoint_load.h"
 #include "fathom/cli/interrupt.h"
@@ -210,6 +211,21 @@ Result<int> verdict(const std::vector<ServeRow>& rows) {
                "look into the log of the server, or send less"};
 }
 
+Result<int> compare_with(const ServeBenchSettings& s, const std::vector<ServeRow>& rows, const Common& common) {
+  const auto text = read_file(s.compare, int64_t(64) << 20);
+  if (!text) return text.error();
+  const auto compared = compare_loads(rows, *text, s.compare, s.most_slowdown);
+  if (!compared) return compared.error();
+  if (!common.json) {
+    if (auto printed = print("\nagainst " + s.compare + "\n" + compared->table); !printed) return printed.error();
+  }
+  if (compared->slower == 0) return kDone;
+  return Error{ErrorCode::failed,
+               with_commas(compared->slower) + " of " + with_commas(compared->figures) + " figures are slower than " +
+                   s.max_slowdown + " (" + compared->slowest + ")",
+               "--max-slowdown", "measure again on a quiet machine before looking for the cause"};
+}
+
 Result<void> print_results(const std::vector<ServeRow>& rows, const Common& common) {
   std::string text;
   if (common.json) {
@@ -341,7 +357,9 @@ Result<int> run_bench_serve(const ServeBenchSettings& s, const Common& common) {
   }
   if (auto printed = print_results(rows, common); !printed) return printed.error();
   if (auto written = write_results(s, rows); !written) return written.error();
-  return verdict(rows);
+  const auto answered = verdict(rows);
+  if (!answered || s.compare.empty()) return answered;
+  return compare_with(s, rows, common);
 }
 
 }  // namespace fathom::cli

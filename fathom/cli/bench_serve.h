@@ -17,8 +17,10 @@ struct ServeBenchSettings {
   std::string endpoint, model_name, prompts, body;
   std::optional<int64_t> concurrency;
   std::optional<std::chrono::milliseconds> duration;
-  std::string api;           // of the command: chat, completions
-  EngineBenchSettings load;  // trace, arrivals, rate, requests, lengths, seed, sweep, out
+  std::string api;  // of the command: chat, completions
+  std::string compare, max_slowdown = "5%";
+  double most_slowdown = 0.05;  // what max_slowdown says
+  EngineBenchSettings load;     // trace, arrivals, rate, requests, lengths, seed, sweep, out
 };
 
 /// Its options that no other bench knows.

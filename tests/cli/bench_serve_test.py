@@ -89,6 +89,18 @@ class OnAServer(ProgramTest):
         row = self.succeeds(*self.words, "--prompts", folder / "p.txt", "--json", "--body", '{"thinking":{"type":"disabled"}}').json()
         self.assertEqual(row["finished"], 2)
 
+    def test_a_comparison_fails_when_it_was_faster_before(self):
+        path = self.folder() / "rows.csv"
+        words = [*self.words, *FEW, "--concurrency", "2"]
+        row = self.succeeds(*words, "--json", "--out", path).json()
+        # Whatever the machine does meanwhile: a hundred times slower than this it is not.
+        self.assertIn("tokens/s", self.succeeds(*words, "--compare", path, "--max-slowdown", "10000%").out)
+        path.write_text(path.read_text().replace(repr(row["tokens_per_s"]), "1e9"))
+        ran = run(*words, "--compare", path, "--max-slowdown", "10000%")
+        self.assertEqual(ran.code, 1, ran.out + ran.err)
+        self.assertIn("1 of 3 figures are slower than 10000%", ran.err)
+        self.fails(2, *words, "--max-slowdown", "much", mentions=["5%"])
+
     def test_completions_of_exact_length(self):
         row = self.succeeds(*self.words, "--api", "completions", "--requests", "3", "--prompt-tokens", "40", "--json", "--body",
                             '{"ignore_eos":true,"max_tokens":11}').json()
