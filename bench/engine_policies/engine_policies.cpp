@@ -4,7 +4,7 @@
 // so that what else runs on the machine meets all of them; each figure is the median of its turns, and ratios are those
 // of a turn.
 //
-//   engine_policies [--turns N] [--seconds S]     one JSON object a line
+//   engine_policies [--turns N]     one JSON object a line
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -54,55 +54,50 @@ Engine engine_of(const Policy& policy, int streams) {
   return open_engine(options);
 }
 
-/// One engine with `streams` streams that never run dry.
+/// One engine that answers the same questions as its rivals, so many at once.
 struct Load {
   Engine engine;
   int streams;
   float temperature;
-  size_t next = 0;
-  int running = 0;
 
-  void ask() {
+  /// Tokens a second of `count` prompts from number `first` on.
+  double run(size_t first, size_t count) {
     static const auto all = prompts();
-    Request request = greedy(all[next++ % all.size()], 128);
-    request.sampling.temperature = temperature;
-    request.sampling.ignore_eos = true;
-    submit(engine, std::move(request));
-    ++running;
-  }
-  /// Tokens a second over `seconds`.
-  double run(double seconds) {
-    while (running < streams) ask();
     int64_t tokens = 0;
     const auto begin = Clock::now();
-    double passed = 0;
-    while (passed < seconds) {
+    size_t next = first;
+    int running = 0;
+    while (running > 0 || next < first + count) {
+      for (; running < streams && next < first + count; ++running) {
+        Request request = greedy(all[next++ % all.size()], 128);
+        request.sampling.temperature = temperature;
+        request.sampling.ignore_eos = true;
+        submit(engine, std::move(request));
+      }
       for (const Event& event : engine.step()) {
         tokens += int64_t(event.ids.size());
-        if (!event.finish) continue;
-        --running;
-        ask();
+        running -= event.finish.has_value();
       }
-      passed = seconds_since(begin);
     }
-    return double(tokens) / passed;
+    return double(tokens) / seconds_since(begin);
   }
 };
 
-void compare_policies(int turns, double seconds) {
+void compare_policies(int turns) {
   std::map<int, double> without;  // tokens a second without drafts, greedy, by streams
   for (const float temperature : {0.f, 1.f}) {
     for (const int streams : {1, 8, 64}) {
       std::vector<Load> loads;
       for (const Policy& policy : kPolicies) loads.push_back({engine_of(policy, streams), streams, temperature});
-      for (Load& load : loads) load.run(seconds / 2);  // warm
+      const auto count = size_t(std::max(6, 3 * streams));
+      for (Load& load : loads) load.run(0, count);  // warm
       std::map<std::string, std::vector<double>> rates, of_best;
       for (int turn = 0; turn < turns; ++turn) {
         std::vector<double> rate;
         for (size_t i = 0; i < loads.size(); ++i) {
           const size_t place = (i + size_t(turn)) % loads.size();
           rate.resize(loads.size());
-          rate[place] = loads[place].run(seconds);
+          rate[place] = loads[place].run(size_t(turn + 1) * count, count);
         }
         for (size_t i = 0; i < loads.size(); ++i) {
           rates[kPolicies[i].name].push_back(rate[i]);
@@ -173,11 +168,9 @@ void compare_prefix_cache(int turns) {
 
 int main(int count, char** words) {
   int turns = 5;
-  double seconds = 2;
   for (int i = 1; i + 1 < count; i += 2) {
     if (std::strcmp(words[i], "--turns") == 0) turns = std::atoi(words[i + 1]);
-    if (std::strcmp(words[i], "--seconds") == 0) seconds = std::atof(words[i + 1]);
   }
   fathom::compare_prefix_cache(turns);
-  fathom::compare_policies(turns, seconds);
+  fathom::compare_policies(turns);
 }
