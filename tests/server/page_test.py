@@ -1,6 +1,6 @@
 """The page at / in a real browser: Chromium without a window, driven through its debugging pipe by the standard library.
 
-Not in CI. FATHOM_CHROMIUM=chromium FATHOM_PROGRAM=build/release/fathom python3 -m unittest page_test runs it (in
+The browser's part is not in CI: FATHOM_CHROMIUM=chromium FATHOM_PROGRAM=build/release/fathom python3 -m unittest page_test runs it (in
 tests/server); with FATHOM_SCREENSHOTS=DIR the pictures of docs/guides/web-page.md are written there.
 """
 import base64
@@ -10,15 +10,16 @@ import select
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 from pathlib import Path
 
-from running_server import Server
+from running_server import ROOT, Server
 
 CHROMIUM = os.environ.get("FATHOM_CHROMIUM", "")
 PICTURES = os.environ.get("FATHOM_SCREENSHOTS", "")
-SECONDS = 30  # for anything that is waited for
+SECONDS = 20  # for anything that is waited for
 
 
 class Browser:
@@ -38,7 +39,7 @@ class Browser:
         self.rest, self.number, self.session, self.troubles = b"", 0, None, []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "DOM"):
+        for domain in ("Page", "Runtime", "Log", "DOM", "Network"):
             self.call(f"{domain}.enable")
 
     def close(self):
@@ -91,7 +92,7 @@ class Browser:
     def wait(self, script):
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
-            value = self.run(script)
+            value = self.run(f"(v => v instanceof Node || v)({script})")
             if value:
                 return value
             time.sleep(0.1)
@@ -124,6 +125,36 @@ class Browser:
             Path(PICTURES, f"{name}.png").write_bytes(base64.b64decode(data))
 
 
+class Load:
+    """Clients that ask one question after the other; some questions share a long beginning, which the cache then knows."""
+
+    def __init__(self, server, clients):
+        self.server, self.ended = server, threading.Event()
+        self.threads = [threading.Thread(target=self.client, args=(number,)) for number in range(clients)]
+
+    def client(self, number):
+        story = " ".join(f"The {c} {t} is near the {p}." for c in ("blue", "red", "green") for t in ("cat", "box", "coin", "lamp") for p in ("piano", "whale", "river", "candle"))
+        asked = 0
+        while not self.ended.is_set():
+            asked += 1
+            text = f"{story} The secret number of castle is {1000 + asked}.\n\nWhat is the secret number of castle?" if number % 3 == 0 else f"What is {asked % 90 + 7} + {number * 7 + 13}?"
+            self.server.chat(text, **({} if number % 3 == 0 else {"thinking": {"type": "enabled"}}))
+            self.ended.wait(0.05 * (1 + (asked // 9 + number) % 5))
+
+    def __enter__(self):
+        [thread.start() for thread in self.threads]
+
+    def __exit__(self, *_):
+        self.ended.set()
+        [thread.join() for thread in self.threads]
+
+
+# The small model is done before anybody could stop it.
+SLOWLY = """window.quickly = window.fetch, window.fetch = async (path, options) => {
+  const got = await window.quickly(path, options);
+  const transform = async (part, to) => (await new Promise(done => setTimeout(done, 400)), to.enqueue(part));
+  return path.includes('chat') ? new Response(got.body.pipeThrough(new TransformStream({transform})), {status: got.status}) : got;
+}, 0"""
 IDLE = "!document.body.classList.contains('busy')"
 LAST = "[...document.querySelectorAll('.assistant')].at(-1)"
 
@@ -132,7 +163,7 @@ LAST = "[...document.querySelectorAll('.assistant')].at(-1)"
 class Page(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server()
+        cls.server = Server("--debug-routes")
         cls.browser = Browser()
 
     @classmethod
@@ -184,7 +215,7 @@ class Page(unittest.TestCase):
         self.browser.picture("web-chat-light")
         self.browser.screen(1280, 860, dark=True)
         self.browser.picture("web-chat-dark")
-        self.browser.screen(390, 844, scale=2, touch=True)
+        self.browser.screen(390, 844, scale=1.5, touch=True)
         self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), 390)
         self.browser.picture("web-phone")
 
@@ -234,6 +265,30 @@ class Page(unittest.TestCase):
         self.assertIn("did not take this request", self.browser.run("document.querySelector('.failure').innerText"))
         self.browser.troubles.clear()  # browsers log every 400
 
+    def test_an_answer_can_be_stopped_and_asked_for_again(self):
+        self.browser.run("(e => (e.value = 'none', e.dispatchEvent(new Event('change'))))(document.getElementById('effort'))")
+        self.browser.run(SLOWLY)
+        self.browser.run("document.getElementById('input').focus()")
+        self.browser.type("Copy this text: " + "beach olive castle orange anchor saddle " * 6)
+        self.browser.press("Enter")
+        self.browser.wait(f"{LAST}?.querySelector('.said').innerText.length > 5")
+        self.browser.press("Escape")
+        self.answer()
+        self.browser.run("window.fetch = window.quickly, 0")
+        self.assertIn("Stopped", self.browser.run(f"{LAST}.innerText"))
+        self.browser.run(f"[...{LAST}.querySelectorAll('.acts button')].find(b => b.innerText === 'Again').click()")
+        self.assertIn("beach olive", self.answer())
+
+    def test_a_server_that_is_gone_is_told_and_can_be_asked_again(self):
+        self.browser.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+        self.ask("Symbol for phosphorus?")
+        self.assertIn("cannot be reached", self.browser.run("document.querySelector('.failure').innerText"))
+        self.browser.picture("web-failure")
+        self.browser.call("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+        self.browser.click(".failure button")
+        self.assertIn("P", self.answer())
+        self.browser.troubles.clear()  # browsers log what did not load
+
     def test_the_engine_tab_shows_what_runs(self):
         for text in ("What is 37 + 45?", "What is 3 * 8?", "Sort these words alphabetically: zebra, robot, olive, onion"):
             self.ask(text)
@@ -241,9 +296,13 @@ class Page(unittest.TestCase):
         self.browser.press("ArrowRight")
         self.assertFalse(self.browser.run("document.getElementById('engine').hidden"))
         self.browser.wait("document.querySelectorAll('.chart path').length > 0")
-        for round in range(12 if PICTURES else 2):
-            self.browser.run("""Promise.all([...Array(6 + 10 * (%d %% 2))].map((_, i) => fetch('v1/chat/completions', {method: 'POST', body: JSON.stringify(
-                {model: 'DeepSeek-V4.1-Flash', reasoning_effort: 'high', messages: [{role: 'user', content: 'What is ' + (i + 12) + ' + ' + (3 * i + 40 + %d) + '?'}]})}).then(r => r.text()))).then(() => new Promise(r => setTimeout(r, 800)))""" % (round, round))
+        with Load(self.server, clients=10):
+            time.sleep(40 if PICTURES else 3)
+            self.browser.wait("document.querySelectorAll('.card tbody tr').length > 0")
+            self.browser.run("document.activeElement.blur()")
+            self.engine_pictures()
+
+    def engine_pictures(self):
         tiles = self.browser.wait("document.querySelector('.tile b').innerText !== '–' && document.querySelector('.board').innerText")
         self.assertIn("Tokens a second", tiles)
         self.assertNotIn("nothing yet", tiles)
@@ -258,14 +317,14 @@ class Page(unittest.TestCase):
 @unittest.skipUnless(CHROMIUM, "FATHOM_CHROMIUM is not set")
 class PageWithKey(unittest.TestCase):
     def test_the_page_asks_for_the_key_and_keeps_it_in_the_tab(self):
-        server, browser = Server(env={"FATHOM_API_KEYS": "sk-page"}), Browser()
+        server, browser = Server(env={"FATHOM_API_KEYS": "sk-page-0123456789"}), Browser()
         try:
             browser.screen(1280, 860)
             browser.go(server.url + "/")
             browser.wait("document.getElementById('key-dialog').open")
             browser.picture("web-key")
             browser.run("document.getElementById('key').focus()")
-            browser.type("sk-page")
+            browser.type("sk-page-0123456789")
             browser.press("Enter")
             browser.wait("document.getElementById('model').innerText !== ''")
             self.assertEqual(browser.run("JSON.stringify([Object.keys(sessionStorage).includes('fathom.key'), Object.keys(localStorage).includes('fathom.key')])"), "[true,false]")
@@ -274,6 +333,23 @@ class PageWithKey(unittest.TestCase):
         finally:
             browser.close()
             server.end()
+
+
+class Files(unittest.TestCase):
+    def test_no_web_serves_no_page_and_without_it_there_is_one(self):
+        for options, status in ((["--no-web"], 404), ([], 200)):
+            server = Server(*options)
+            try:
+                self.assertEqual(server.get("/").status, status)
+                self.assertEqual(server.get("/health").status, 200)
+            finally:
+                server.end()
+
+    @unittest.skipUnless(shutil.which("node"), "node is not installed")
+    def test_the_scripts_have_no_error_of_syntax(self):
+        for script in sorted((ROOT / "fathom/server/web").glob("*.js")):
+            done = subprocess.run(["node", "--input-type=module", "--check", "-"], input=script.read_text(encoding="utf-8"), capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, f"{script.name}: {done.stderr}")
 
 
 if __name__ == "__main__":

@@ -9,19 +9,20 @@ const make = (name, attributes = {}, text) => {
 
 const LEFT = 46, RIGHT = 6, TOP = 8, BOTTOM = 20;
 
-/** The smallest of 1, 2, 5 × 10ⁿ that is no less. */
-const round = (value) => {
+/** The smallest round number that is no less; of what is counted in ones, an even one. */
+const round = (value, whole) => {
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= value * 0.999);
+  const found = (whole ? [1, 2, 4, 6, 8, 10] : [1, 2, 5, 10]).map((step) => step * power).find((step) => step >= value * 0.999);
+  return whole ? Math.max(2, found) : found;
 };
 
 /**
  * `series`: [{name, kind: "k1"…, area}], `format(value)` a text. draw(points): [{time, values: [number|null, …]}] in
- * seconds, oldest first. `onpoint(point or null)` while a pointer is over the curves.
+ * seconds, oldest first; three minutes are shown, of a page that is younger than one minute one. `onpoint(point or null)` while a pointer is over the curves.
  */
 export class Chart {
-  constructor({ title, series, format, seconds = 180, onpoint }) {
-    Object.assign(this, { title, series, format, seconds, onpoint });
+  constructor({ title, series, format, whole = false, onpoint }) {
+    Object.assign(this, { title, series, format, whole, onpoint });
     this.svg = make("svg", { class: "chart", role: "img" });
     this.points = [];
     this.over = null;
@@ -42,10 +43,11 @@ export class Chart {
     const { width, height } = this.svg.getBoundingClientRect();
     if (width < 80 || height < 40) return;
     const now = this.points.at(-1)?.time ?? 0;
-    const shown = this.points.filter((point) => point.time >= now - this.seconds);
+    const seconds = now - (this.points[0]?.time ?? 0) > 60 ? 180 : 60;
+    const shown = this.points.filter((point) => point.time >= now - seconds);
     const most = Math.max(0, ...shown.flatMap((point) => point.values.map((value) => value ?? 0)));
-    const top = round(most > 0 ? most : 1);
-    const x = (time) => LEFT + (1 - (now - time) / this.seconds) * (width - LEFT - RIGHT);
+    const top = round(most > 0 ? most : 1, this.whole);
+    const x = (time) => LEFT + (1 - (now - time) / seconds) * (width - LEFT - RIGHT);
     const y = (value) => TOP + (1 - value / top) * (height - TOP - BOTTOM);
     const parts = [];
     for (const share of [0, 0.5, 1]) {
@@ -53,9 +55,9 @@ export class Chart {
       parts.push(make("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: at, y2: at }));
       parts.push(make("text", { x: LEFT - 7, y: at + 4, "text-anchor": "end" }, this.format(share * top)));
     }
-    for (let ago = 0; ago <= this.seconds; ago += 60) {
-      const label = ago === 0 ? "now" : `${ago / 60} min ago`;
-      parts.push(make("text", { x: x(now - ago), y: height - 3, "text-anchor": ago === 0 ? "end" : ago === this.seconds ? "start" : "middle" }, label));
+    for (let ago = 0; ago <= seconds; ago += seconds / 3) {
+      const label = ago === 0 ? "now" : ago < 60 ? `−${ago} s` : `−${ago / 60} min`;
+      parts.push(make("text", { x: x(now - ago), y: height - 3, "text-anchor": ago === 0 ? "end" : ago === seconds ? "start" : "middle" }, label));
     }
     this.series.forEach((one, index) => {
       let path = "", begun = null, last = null;

@@ -17,6 +17,7 @@ let needKey = () => {};
 
 export const isRunning = () => running !== null;
 export const isEmpty = () => said.length === 0;
+export const isOpen = () => model.id !== "";
 export const seesImages = () => model.input_modalities?.includes("image") ?? false;  // no model of today does
 
 export function open(of, onKey) {
@@ -159,7 +160,15 @@ function showAll() {
   follow(true);
 }
 
+const views = new WeakMap();  // of messages: what the reader unfolded stays so
+
 function viewOf(message) {
+  if (!views.has(message)) views.set(message, newView(message));
+  else if (message.role === "assistant") fill(views.get(message), message);
+  return views.get(message);
+}
+
+function newView(message) {
   if (message.role === "user") return userView(message);
   if (message.role === "tool") {
     const value = jsonOf(message.content);
@@ -235,11 +244,16 @@ function callView(message, call, index) {
 }
 
 function metaOf(message) {
+  const receipt = message.receipt, usage = message.usage;
+  const bill = receipt ? element("div", { class: "bill", hidden: true }, json(receipt, "what this answer cost")) : null;
   const acts = element("span", { class: "acts" }, message.content ? copyButton(() => message.content) : null,
-    said.at(-1) === message ? element("button", { type: "button", class: "plain small", title: "Ask for this answer once more", onclick: again }, "Again") : null);
+    said.at(-1) === message ? element("button", { type: "button", class: "plain small", title: "Ask for this answer once more", onclick: again }, "Again") : null,
+    bill ? element("button", { type: "button", class: "plain small", "aria-expanded": "false", title: "All that is known of its cost", onclick: (event) => {
+      bill.hidden = !bill.hidden;
+      event.target.setAttribute("aria-expanded", String(!bill.hidden));
+    } }, "Receipt") : null);
   const items = [];
   const item = (value, name, title) => items.push(element("span", { title }, element("b", {}, value), ` ${name}`));
-  const receipt = message.receipt, usage = message.usage;
   if (message.state === "stopped") items.push(element("span", {}, "Stopped"));
   if (message.finish === "length") items.push(element("span", {}, "Ended at the longest answer that was allowed"));
   if (usage) item(count(usage.completion_tokens), "tokens", "Generated, with the thoughts");
@@ -252,9 +266,7 @@ function metaOf(message) {
     if (receipt.prompt_tokens) item(percent(receipt.cached_tokens / receipt.prompt_tokens), "of the prompt cached", `${count(receipt.cached_tokens)} of ${count(receipt.prompt_tokens)} tokens were known already`);
   }
   if (message.state === "failed" && !items.length) return [];
-  const made = [...items, acts];
-  if (receipt) made.push(element("details", {}, element("summary", {}, "Receipt"), json(receipt, "what this answer cost")));
-  return made;
+  return bill ? [...items, acts, bill] : [...items, acts];
 }
 
 function troubleOf(message) {

@@ -92,6 +92,7 @@ function send(event) {
   if (conversation.isRunning()) return event?.submitter || event?.type === "submit" ? conversation.stop() : undefined;
   const text = input.value.trim();
   if (!text && !images.length) return input.focus();
+  if (!conversation.isOpen()) return connect();
   if (images.length && !conversation.seesImages()) return showImages();
   if (settings.mistake()) return notice(`${settings.mistake()} See Settings.`, true);
   notice("");
@@ -118,6 +119,7 @@ $("chat").addEventListener("drop", (event) => (event.preventDefault(), addFiles(
 $("new-chat").addEventListener("click", () => (conversation.clear(), notice(""), input.focus()));
 
 $("examples").append(...EXAMPLES.map((example) => element("button", { type: "button", onclick: () => {
+  if (!conversation.isOpen()) return connect();
   settings.setEffort(example.effort);
   conversation.ask(example.prompt);
   input.focus();
@@ -154,6 +156,8 @@ $("key-form").addEventListener("submit", () => {
   connect();
 });
 
+let waiting = false;  // for a server that does not answer yet
+
 async function connect() {
   try {
     const models = (await getJson("v1/models")).data;
@@ -161,9 +165,11 @@ async function connect() {
     $("model").textContent = models[0].id;
     $("empty-text").textContent = `${models[0].id} answers from this server. What you write goes nowhere else.`;
     $("key-button").hidden = !key.get();
-    if (!$("notice").dataset.kept) notice("");
+    if (waiting) notice("");
+    waiting = false;
   } catch (failure) {
     if (failure.status === 401) return askKey();
+    waiting = true;
     notice(`${failure.title}. ${failure.text}`, true);
     setTimeout(connect, 3000);
   }
