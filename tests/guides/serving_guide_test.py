@@ -58,6 +58,28 @@ class Guide(unittest.TestCase):
                 self.assertIn("usage", self.run_block([str(SDK_PYTHON), "-c"], block).lower())
 
 
+class Manual(unittest.TestCase):
+    def test_every_key_of_every_log_line_is_explained(self):
+        """Bug that this finds: a line is added, the operator's manual does not know it."""
+        server = Server("--log-prompts", "--debug-routes", "--max-body", "10kB")
+        self.addCleanup(server.end)
+        server.chat()
+        server.chat(stream=True)
+        server.get("/nothing")
+        self.assertEqual(server.post("/v1/chat/completions", {"text": "x" * 20000}).status, 413)
+        server.end()
+        manual = (ROOT / "docs/operating.md").read_text(encoding="utf-8")
+        lines = [line for line in server.log().splitlines() if "level=" in line]
+        self.assertGreaterEqual(len(lines), 6)
+        for line in lines:
+            line = re.sub(r'="(\\.|[^"\\])*"', "=", line)  # texts in quotes have no keys
+            for key in re.findall(r"(?<!\S)(\w+)=", line):
+                known = key in ("time", "level") or f"{key}=" in manual
+                self.assertTrue(known, f"docs/operating.md 4 does not know {key}= of {line}")
+        for words in ("draining ", "ended"):
+            self.assertTrue(any(f"level=info {words}" in line for line in lines), words)
+
+
 class Deploy(unittest.TestCase):
     def check(self, program, words):
         if shutil.which(program) is None:
