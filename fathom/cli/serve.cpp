@@ -354,7 +354,7 @@ Command serve_command() {
   return {.name = "serve",
           .summary = "answer chat requests over HTTP",
           .example = "fathom serve --listen 127.0.0.1:8000",
-          .note = "then ask http://127.0.0.1:8000/v1",
+          .note = "then open http://127.0.0.1:8000, or ask its /v1",
           .options = std::move(options),
           .run = [s](const Common& common) { return run_serve(*s, common); }};
 }
