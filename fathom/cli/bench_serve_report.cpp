@@ -123,7 +123,10 @@ std::string to_details(const ServeRow& row) {
   if (load.cancelled > 0) text += "; " + with_commas(load.cancelled) + " cancelled by us";
   text += "\n";
   for (const auto& [kind, one] : row.result.failures) {
-    text += "failed         " + with_commas(one.count) + " x " + kind + ": " + one.first + "\n";
+    const bool refused = kind == "HTTP 429" || kind == "HTTP 503";
+    text +=
+        (refused ? "refused        " : "failed         ") + with_commas(one.count) + " x " + kind + ": " + one.first;
+    text += "\n";
   }
   return text;
 }
