@@ -163,7 +163,7 @@ async function connect() {
     const models = (await getJson("v1/models")).data;
     conversation.open(models[0], askKey);
     $("model").textContent = models[0].id;
-    $("empty-text").textContent = `${models[0].id} answers from this server. What you write goes nowhere else.`;
+    $("empty-text").textContent = `${models[0].id} answers here. This page talks to this server only.`;
     $("key-button").hidden = !key.get();
     if (waiting) notice("");
     waiting = false;
