@@ -89,8 +89,8 @@ void compare_policies(int turns) {
     for (const int streams : {1, 8, 64}) {
       std::vector<Load> loads;
       for (const Policy& policy : kPolicies) loads.push_back({engine_of(policy, streams), streams, temperature});
-      const auto count = size_t(std::max(6, 3 * streams));
-      for (Load& load : loads) load.run(0, count);  // warm
+      const auto count = size_t(std::max(12, 3 * streams / 2));
+      for (Load& load : loads) load.run(0, 4 * count);  // warm: the guard's first trials are over
       std::map<std::string, std::vector<double>> rates, of_best;
       for (int turn = 0; turn < turns; ++turn) {
         std::vector<double> rate;
