@@ -213,6 +213,7 @@ EngineOptions to_engine_options(const EngineSettings& s, const Common& common) {
   options.metrics = s.metrics;
   options.log = s.log;
   options.step_log = s.step_log;
+  options.replay_sample = s.replay_sample;
   return options;
 }
 
@@ -233,8 +234,10 @@ Result<Engine> open_engine(const LoadedModel& model, const EngineSettings& setti
   auto engine = Engine::open(model.opened.checkpoint, model.token_map, std::move(options));
   if (!engine) return engine;
   const EngineOptions& used = engine->options();
+  std::string name;
+  append_json_string(name, model.name);  // it may have blanks
   log(common, LogLevel::info,
-      "model=" + model.name + " backend=" + engine->backend_name() + " threads=" + std::to_string(used.threads) +
+      "model=" + name + " backend=" + engine->backend_name() + " threads=" + std::to_string(used.threads) +
           " numerics=" + used.numerics.name + " context_tokens=" + std::to_string(used.context) +
           " sequences=" + std::to_string(used.sequences) + " drafts=" + std::to_string(used.drafts) +
           " replay=" + name_of(used.replay) + " cache_bytes=" + std::to_string(engine->cache_bytes()));

@@ -49,6 +49,7 @@ struct EngineSettings {
   Metrics* metrics = nullptr;
   Log* log = nullptr;
   bool step_log = false;
+  double replay_sample = 0;
   std::string record;            // set by bench engine: a file of the scheduler's decisions
   bool schedule_drafts = false;  // set by commands that answer many at once: then `drafts` auto measures steps first
 };

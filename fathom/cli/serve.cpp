@@ -34,6 +34,7 @@ struct Settings {
   std::optional<milliseconds> drain;
   std::string response_store = "off";
   bool debug_routes = false, log_prompts = false, no_web = false;
+  std::optional<double> replay_sample;
   EngineSettings engine;
 };
 
@@ -198,6 +199,7 @@ Result<int> run_serve(const Settings& s, const Common& common) {
   // The service has a line of its own for each request; the engine's are for who looks closely.
   engine_settings.log = log.on(LogLevel::debug) ? &log : nullptr;
   engine_settings.step_log = s.debug_routes;
+  engine_settings.replay_sample = s.replay_sample.value_or(0);
   auto engine = open_engine(*model, engine_settings, common);
   if (!engine) return engine.error();
   EngineService engine_service(port_of(*engine), {.most_waiting = s.max_queue});
@@ -334,6 +336,14 @@ std::vector<Option> answer_options(const std::shared_ptr<Settings>& s) {
        .later = {"prefill", "decode", "vision"}},
       {.name = "no-web", .help = "no page at /", .group = how, .target = &s->no_web},
       {.name = "log-prompts", .help = "write request bodies to the log", .group = see, .target = &s->log_prompts},
+      {.name = "replay-sample",
+       .value = "SHARE",
+       .help = "of answers that idle time scores again with --replay off, for /metrics",
+       .fallback = "0",
+       .group = see,
+       .target = &s->replay_sample,
+       .least = 0,
+       .most = 1},
       {.name = "debug-routes",
        .help = "serve /debug/state: all that runs and waits",
        .group = see,

@@ -14,6 +14,11 @@ EnginePort port_of(Engine& engine) {
   port.submit = [&engine](Request request) { return engine.submit(std::move(request)); };
   port.cancel = [&engine](RequestId id) { engine.cancel(id); };
   port.step = [&engine] { return engine.step(); };
+  port.idle_work = [&engine] {
+    if (engine.idle()) return engine.idle_work();
+    engine.step();  // a step behind the last answer is still to be taken back
+    return true;
+  };
   port.state = [&engine](size_t most_steps) {
     return R"({"engine":)" + to_string(engine.state()) + R"(,"log":)" + engine.steps_json(most_steps) + "}";
   };

@@ -18,7 +18,10 @@ struct EnginePort {
   std::function<void(RequestId)> cancel;
   std::function<std::span<const Event>()> step;  // valid until the next call
   std::function<std::string(size_t most_steps)>
-      state;             // JSON of all that runs and waits, and of the last steps; may be empty
+      state;  // JSON of all that runs and waits, and of the last steps; may be empty
+  /// Something worth doing while no request is open, for as long as a prompt takes; false when there is nothing. May be
+  /// empty.
+  std::function<bool()> idle_work;
   RequestLimits limits;  // what check_request asks, before anything is queued
   int sequences = 1;     // that run at once; more than these wait
 };

@@ -92,7 +92,13 @@ struct EngineService::State {
 bool EngineService::State::wait_for_work(std::vector<std::pair<OpenRequest, Request>>& new_ones,
                                          std::vector<Ticket>& stops) {
   std::unique_lock lock(mutex);
-  engine_wakes.wait(lock, [&] { return stopping || !asked.empty() || !by_id.empty() || !looks.empty(); });
+  const auto wanted = [&] { return stopping || !asked.empty() || !by_id.empty() || !looks.empty(); };
+  for (bool more = bool(port.idle_work); more && !wanted();) {
+    lock.unlock();
+    more = port.idle_work();
+    lock.lock();
+  }
+  engine_wakes.wait(lock, wanted);
   new_ones.swap(asked);
   stops.swap(cancelled);
   return !stopping;
