@@ -200,7 +200,8 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   if (options.prefix_cache && options.snapshot_bytes != 0) {
     const int64_t one = state->memory.window_bytes(state->encoder_rings, loop.limits.shape.window);
     if (options.snapshot_bytes < 0) {
-      options.snapshot_bytes = std::max(plan->blocks * state->memory.layout().block_bytes / 16, 16 * one);
+      options.snapshot_bytes =
+          std::max(plan->blocks * state->memory.layout().block_bytes / 16, int64_t(options.sequences) * 4 * one);
     }
     loop.limits.snapshot_bytes = state->window_bytes = one;
     loop.limits.snapshots.budget_bytes = options.snapshot_bytes;

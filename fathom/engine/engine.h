@@ -34,7 +34,8 @@ struct EngineOptions {
   int64_t memory_limit_bytes = 0;  // 0: none; cache and scratch must stay below (weights are mapped)
   bool prefix_cache = true;        // prompts find what earlier ones have computed
   int64_t snapshot_bytes = -1;     // of window snapshots in host memory; 0: none, a hit replays a few rows, which
-                                   // changes bits; -1: a sixteenth of what the blocks take, 16 snapshots at least
+                                   // changes bits; -1: a sixteenth of what the blocks take, at least four for each
+                                   // of `sequences`
   int32_t most_blocks = 0;         // of 128 tokens for all sequences together; 0: what memory allows and they can use
   bool asynchronous = false;       // the next step is planned while one runs, on a thread of its own
   /// With drafts = -1: as many drafts are verified as their confidence and the measured cost of a row are worth, the
