@@ -20,6 +20,15 @@ void* counted(size_t bytes) {
 // Not inlined: g++ would see malloc and delete in one function and warn of a mismatch that is none.
 [[gnu::noinline]] void* operator new(size_t bytes) { return counted(bytes); }
 [[gnu::noinline]] void* operator new[](size_t bytes) { return counted(bytes); }
+// Those that return null as well: what one of them gave must not meet another library's delete.
+[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
+[[gnu::noinline]] void* operator new[](size_t bytes, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
