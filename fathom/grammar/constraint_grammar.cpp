@@ -19,7 +19,7 @@ Result<Rule> schema_rule(GrammarBuilder& builder, const Constraint& constraint, 
   JsonRules json(builder, {});
   if (constraint.text.empty()) return builder.add(builder.choice({json.array(), json.object()}));
   // Depth beyond the limit is refused by path below; this keeps the reader itself safe.
-  const auto schema = parse_json(constraint.text, "schema", {.bytes = limits.text_bytes, .depth = 1000});
+  const auto schema = parse_json(constraint.text, "schema", {.bytes = limits.text_bytes, .depth = 400});
   if (!schema) {
     Error error = schema.error();
     const bool limit = int64_t(constraint.text.size()) > limits.text_bytes || error.code == ErrorCode::out_of_range;

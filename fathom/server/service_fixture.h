@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "fathom/base/json.h"
@@ -204,6 +205,14 @@ class ServiceTest : public testing::Test {
     log.flush();
     const std::lock_guard lock(log_mutex);
     return log_text;
+  }
+  /// Whether this is logged within five seconds: a line may come after the answer that it is about.
+  bool logs(const std::string& text) {
+    for (int i = 0; i < 1'000; ++i) {
+      if (logged().find(text) != std::string::npos) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
   }
 };
 
