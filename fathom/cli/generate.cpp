@@ -220,11 +220,11 @@ Result<int> run_one(const GenerateSettings& s, const Common& common) {
     question->request.sampling.max_tokens = *most;
   }
   Answering answering(*engine, tokenizer);
-  // Log-probabilities of the prompt belong to one answer only; otherwise the prompt is computed once.
-  const int together = s.prompt_logprobs ? 1 : int(s.answers);
-  for (int64_t i = 0; i < s.answers; i += together) {
+  // The prompt is computed once for as many as the engine takes together; its log-probabilities belong to one answer.
+  const int64_t most = s.prompt_logprobs ? 1 : kMaxAnswers;
+  for (int64_t i = 0; i < s.answers; i += most) {
     Question one{question->request, question->parsing, {}};
-    one.request.answers = together;
+    one.request.answers = int(std::min(most, s.answers - i));
     // Different answers of one run must differ; the same run again must not.
     if (one.request.sampling.seed) *one.request.sampling.seed += uint64_t(i);
     if (auto queued = answering.ask(i, std::move(one)); !queued) return for_people(queued.error());

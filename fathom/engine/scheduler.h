@@ -59,6 +59,16 @@ enum class StepRows { both, prompts, decode };
 struct PieceCost {
   double decode_seconds = 0;      // of a step without prompt rows
   double prompt_row_seconds = 0;  // of each prompt row more; 0: not known, nothing is held back
+
+  /// A step with so many prompt rows took so long. A mean that forgets a tenth a step follows a change of load within a
+  /// few steps.
+  void observe(int64_t prompt_rows, double seconds) {
+    constexpr double kForget = 0.1;
+    double& value = prompt_rows == 0 ? decode_seconds : prompt_row_seconds;
+    const double more = seconds > decode_seconds ? seconds - decode_seconds : 0;
+    const double sample = prompt_rows == 0 ? seconds : more / double(prompt_rows);
+    value = value == 0 ? sample : value + kForget * (sample - value);
+  }
 };
 
 /// What a commit made of one entry of the plan.

@@ -330,10 +330,8 @@ class Simulation {
     return {};
   }
 
-  // What decode protection divides by; a mean that forgets a tenth a step, as the engine's loop keeps it.
+  // What decode protection divides by.
   void measure(const Planned& step, double seconds) {
-    constexpr double kForget = 0.1;
-    double& value = step.mixed ? cost_.prompt_row_seconds : cost_.decode_seconds;
     int64_t prompt_rows = 0;
     for (size_t i = 0, decode = 0; i < step.plan.rows.size(); ++i) {
       if (decode < step.decode.size() && step.decode[decode] == i) {
@@ -342,8 +340,7 @@ class Simulation {
         prompt_rows += step.plan.rows[i].count;
       }
     }
-    const double sample = step.mixed ? std::max(0.0, seconds - cost_.decode_seconds) / double(prompt_rows) : seconds;
-    value = value == 0 ? sample : value + kForget * (sample - value);
+    cost_.observe(prompt_rows, seconds);
     scheduler_.set_cost(cost_);
   }
 

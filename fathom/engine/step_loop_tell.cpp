@@ -81,18 +81,13 @@ void StepLoop::tell(StepWork& work, size_t entry, const Outcome& outcome, Clock:
   }
 }
 
-// Medians would forget faster; a mean that forgets a tenth a step follows a change of load within a few steps.
 void StepLoop::measure(const StepWork& work, int64_t tokens, double step_seconds) {
-  constexpr double kForget = 0.1;
   int64_t prompt_rows = 0;
   for (size_t entry = 0; entry < work.plan.rows.size(); ++entry) {
     if (work.in_prompt[entry]) prompt_rows += work.reports[entry].rows;
   }
   if (prompt_rows == 0 && work.decode_sequences == 0) return;  // all of it had ended
-  double& value = prompt_rows == 0 ? cost_.decode_seconds : cost_.prompt_row_seconds;
-  const double sample =
-      prompt_rows == 0 ? step_seconds : std::max(0.0, step_seconds - cost_.decode_seconds) / double(prompt_rows);
-  value = value == 0 ? sample : value + kForget * (sample - value);
+  cost_.observe(prompt_rows, step_seconds);
   recorder_.set_cost(cost_);
   if (schedule_ && prompt_rows == 0) {
     schedule_->record(work.policy, work.decode_sequences, work.decode_rows, tokens, work.forward_seconds, step_seconds);
