@@ -85,6 +85,10 @@ class Generate(ProgramTest):
         self.assertEqual(answer["text"], "The chemical symbol of iron is Fe.")
         self.fails(2, "generate", "--ids", "99999", mentions=["99,999"])
 
+    def test_more_answers_than_the_engine_takes_together(self):
+        answers = self.succeeds("generate", "--chat", "hi", "--n", "130", "--max-tokens", "1", "--json").lines()
+        self.assertEqual(sorted(a["index"] for a in answers), list(range(130)))
+
     def test_a_seed_repeats_and_n_answers_differ_by_it(self):
         words = ["generate", "The", "--seed", "7", "--max-tokens", "12", "--temperature", "1.5", "--top-p", "1"]
         self.assertEqual(self.succeeds(*words).out, self.succeeds(*words).out)
