@@ -46,6 +46,14 @@ void DraftGuard::Estimate::fade(double part) {
   squares *= part;
 }
 
+void DraftGuard::Estimate::begin_anew(const Estimate& with) {
+  const double book = lost;
+  const int64_t at = measured_at;
+  *this = with;
+  lost = book;
+  measured_at = at;
+}
+
 // Beyond what chance explains: more than kShift and more than 2.5 standard errors.
 bool DraftGuard::has_shifted(const Estimate& estimate, const Estimate& now) {
   const double difference = std::abs(now.rate() - estimate.rate());
@@ -60,46 +68,59 @@ double DraftGuard::Estimate::doubt() const {
 }
 
 DraftGuard::Report DraftGuard::Load::report() const {
-  Report out{runs, {}, lost, seconds};
-  for (const DraftPolicy policy : kPolicies) out.tokens_per_second[size_t(policy)] = of[size_t(policy)].rate();
+  Report out{runs, {}, 0, seconds};
+  for (const DraftPolicy policy : kPolicies) {
+    out.tokens_per_second[size_t(policy)] = of[size_t(policy)].rate();
+    out.lost_seconds += of[size_t(policy)].lost;
+  }
   return out;
 }
 
-// The two policies that do not run take turns. A trial that would overdraw the book waits.
-void DraftGuard::Load::begin_trial() {
+std::optional<DraftPolicy> DraftGuard::Load::ahead() const {
   const Estimate& running = of[size_t(runs)];
-  if (running.steps < kTrial || since_trial < kTrial) return;
-  DraftPolicy next = last_tried;
-  do {
-    next = kPolicies[(size_t(next) + 1) % kPolicies.size()];
-  } while (next == runs);
-  const Estimate& other = of[size_t(next)];
-  const double step_seconds = running.seconds / running.weight;
-  // Of a policy that nothing is known of, the loss is taken to be half the time.
-  const double share = other.steps == 0 ? 0.5 : std::max(0.0, 1 - other.rate() / running.rate());
-  const bool first = other.steps < kLeastTrials * (kTrial - kLead);
-  const double expected = (share + 0.05) * (kTrial + kLead) * step_seconds;
-  if (!first && lost + expected > kBudget * seconds) return;
-  tried = last_tried = next;
+  for (const DraftPolicy policy : kPolicies) {
+    const Estimate& other = of[size_t(policy)];
+    if (policy == runs || other.steps < kLeastTrials * (kTrial - kLead)) continue;
+    const double doubt = std::hypot(other.doubt(), running.doubt());
+    if (other.rate() - kDoubt * doubt > running.rate() * (1 + kMargin)) return policy;
+  }
+  return {};
+}
+
+// A trial that would overdraw the policy's book waits.
+bool DraftGuard::Load::may_try(DraftPolicy policy, double none_forecast) const {
+  const Estimate &running = of[size_t(runs)], &other = of[size_t(policy)];
+  const bool quiet = policy == DraftPolicy::none;
+  const bool clearly_worse = quiet && none_forecast * kClearly < running.rate();
+  if (other.steps < kLeastTrials * (kTrial - kLead) && !clearly_worse) return true;
+  const double rate = other.steps == 0 ? none_forecast : other.rate();
+  const double share = std::max(0.0, 1 - rate / running.rate());
+  const double expected = (share + 0.05) * (kTrial + kLead) * running.seconds / running.weight;
+  const double others = of[size_t(DraftPolicy::fixed)].lost + of[size_t(DraftPolicy::scheduled)].lost;
+  return quiet ? other.lost + expected <= kQuietBudget * seconds : others + expected <= kBudget * seconds;
+}
+
+// The two policies that do not run take turns.
+void DraftGuard::Load::begin_trial(double none_forecast) {
+  if (of[size_t(runs)].steps < kTrial || since_trial < kTrial) return;
+  std::optional<DraftPolicy> next = ahead();  // decided already, if it were fresh
+  DraftPolicy turn = last_tried;
+  while (!next) {
+    turn = kPolicies[(size_t(turn) + 1) % kPolicies.size()];
+    if (turn != runs && may_try(turn, none_forecast)) next = turn;
+    if (turn == last_tried) break;
+  }
+  if (!next) return;
+  tried = last_tried = *next;
   trial = {};
   trial_steps = kTrial;
-  Estimate& kept = of[size_t(next)];
+  Estimate& kept = of[size_t(*next)];
   if (kept.weight > kTrialMemory) kept.fade(kTrialMemory / kept.weight);
 }
 
-// A policy that is ahead beyond margin and doubt takes over.
-void DraftGuard::Load::decide() {
-  for (const DraftPolicy policy : kPolicies) {
-    const Estimate &other = of[size_t(policy)], &running = of[size_t(runs)];
-    if (policy == runs || other.steps < kLeastTrials * (kTrial - kLead)) continue;
-    const double doubt = std::hypot(other.doubt(), running.doubt());
-    if (other.rate() - kDoubt * doubt > running.rate() * (1 + kMargin)) runs = policy;
-  }
-}
-
-DraftPolicy DraftGuard::choose(int sequences) {
+DraftPolicy DraftGuard::choose(int sequences, double none_forecast) {
   Load& load = loads_[load_of(sequences)];
-  if (load.trial_steps == 0) load.begin_trial();
+  if (load.trial_steps == 0) load.begin_trial(none_forecast);
   if (load.trial_steps > 0) {
     --load.trial_steps;
     if (load.trial_steps == 0) load.since_trial = 0;
@@ -112,12 +133,15 @@ DraftPolicy DraftGuard::choose(int sequences) {
 void DraftGuard::record(int sequences, DraftPolicy policy, int64_t tokens, double seconds) {
   if (!(seconds > 0) || !std::isfinite(seconds)) return;
   Load& load = loads_[load_of(sequences)];
-  load.seconds += seconds;
-  load.lost *= 1 - 1e-4;  // what was lost long ago is long paid for
-  load.seconds *= 1 - 1e-4;
+  ++load.steps;
+  constexpr double kForget = 1 - 1e-4;  // what was lost long ago is long paid for
+  load.seconds = (load.seconds + seconds) * kForget;
+  for (Estimate& one : load.of) one.lost *= kForget;
   const Estimate& running = load.of[size_t(load.runs)];
   if ((policy != load.runs || lead_ > 0) && running.seconds > 0) {
-    load.lost = std::max(0.0, load.lost + seconds - double(tokens) / running.rate());
+    // The steps after a trial, whose drafts it did not make, are its loss too.
+    double& lost = load.of[size_t(policy != load.runs ? policy : load.last_tried)].lost;
+    lost = std::max(0.0, lost + seconds - double(tokens) / running.rate());
   }
   lead_ = policy != last_ ? kLead : std::max(0, lead_ - 1);
   last_ = policy;
@@ -125,12 +149,17 @@ void DraftGuard::record(int sequences, DraftPolicy policy, int64_t tokens, doubl
   Estimate& own = load.of[size_t(policy)];
   own.add(double(tokens), seconds);
   if (policy == load.runs) {
+    own.measured_at = load.steps;
     if (own.steps > 4 * kTrial && std::abs(own.quick / own.rate() - 1) > kShift) own.fade(0.9);
   } else {
     load.trial.add(double(tokens), seconds);
-    if (load.trial.steps == kTrial - kLead && has_shifted(own, load.trial)) own = load.trial;
+    if (load.trial.steps == kTrial - kLead) {
+      own.measured_at = load.steps;
+      if (has_shifted(own, load.trial)) own.begin_anew(load.trial);
+    }
   }
-  load.decide();
+  const auto best = load.ahead();
+  if (best && load.steps - load.of[size_t(*best)].measured_at < kFresh) load.runs = *best;
 }
 
 }  // namespace fathom

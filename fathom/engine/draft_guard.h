@@ -6,15 +6,17 @@
 //
 // How the 5 % are spent. A load is a power of two of sequences; each load has its own three estimates.
 //   exploration  Other policies are tried for kTrial steps at a time. What a trial loses, seconds * (1 - rate / best
-//                rate), is booked, and a new one begins only while the book stays below kBudget = 1.5 % of this load's
-//                seconds. So a policy that is nearly as good is tried often and a poor one seldom, and either costs the
-//                same. The first trials, of policies nothing is known of, are booked like the others and paid back by
-//                waiting.
+//                rate), is booked, and a new one begins only while the book is below its budget: kBudget = 1 % of
+//                this load's seconds for `fixed` and `scheduled` together, kQuietBudget = 0.3 % for `none`, because
+//                what that brings does not depend on the text: one token a sequence. So a policy that is nearly as good
+//                is tried often and a poor one seldom. The first trials, of policies nothing is known of, are booked
+//                like the others and paid back by waiting; that of `none` waits for its budget too where the cost curve
+//                says that it is clearly worse.
 //   exploitation The scheduled policy runs unless another one's rate is above it by kMargin = 1 %, beyond the doubt
-//   about
-//                both (kDoubt standard errors); after a change the new one stays under the same rule. Doubt shrinks
-//                with what runs and what is tried, so a true difference of a few per cent is found in the end and a
-//                larger one soon.
+//                about both (kDoubt standard errors); after a change the new one stays under the same rule. Doubt
+//                shrinks with what runs and what is tried, so a true difference of a few per cent is found in the end
+//                and a larger one soon. An estimate older than kFresh steps is not acted upon: the policy that seems
+//                ahead is tried at once, whatever its book says.
 //   change       Estimates forget: a step counts half after kMemory steps of its own policy, and of a policy that is
 //                only tried the last few trials count. A trial, or the last steps of the running policy, that leave the
 //                estimate by more than kShift = 15 % mean that the text has changed (another acceptance): the estimate
@@ -28,6 +30,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 
 namespace fathom {
 
@@ -38,11 +42,15 @@ const char* name_of(DraftPolicy policy);
 class DraftGuard {
  public:
   static constexpr int kTrial = 12, kLead = 2;
-  static constexpr double kBudget = 0.015, kMargin = 0.01, kDoubt = 1, kMemory = 400, kShift = 0.15;
+  static constexpr double kBudget = 0.01, kQuietBudget = 0.003, kMargin = 0.01, kDoubt = 1, kMemory = 400,
+                          kShift = 0.15;
   static constexpr double kTrialMemory = 40;  // steps
+  static constexpr int kFresh = 1000;         // steps
+  static constexpr double kClearly = 1.3;     // a forecast counts where it leaves a margin of this factor
 
-  /// The policy of the next step. Call once a step without prompt pieces; `sequences` decode in it.
-  DraftPolicy choose(int sequences);
+  /// The policy of the next step. Call once a step without prompt pieces; `sequences` decode in it. `none_forecast`:
+  /// tokens a second that the cost curve says of steps without drafts; infinite: it says nothing.
+  DraftPolicy choose(int sequences, double none_forecast = std::numeric_limits<double>::infinity());
   /// What that step brought: tokens emitted (accepted drafts and one more a sequence), seconds from the end of the step
   /// before to its own. In asynchronous mode it may come one step late; `policy` is that which the step ran with.
   void record(int sequences, DraftPolicy policy, int64_t tokens, double seconds);
@@ -59,6 +67,8 @@ class DraftGuard {
   /// Tokens and seconds of a policy, forgetting; the rate is their ratio, its doubt from the spread of tokens.
   struct Estimate {
     double weight = 0, seconds = 0, tokens = 0, squares = 0;  // squares: of tokens - rate * seconds
+    double lost = 0;                                          // by its trials, seconds
+    int64_t measured_at = 0;                                  // Load::steps
     double squared_weight = 0;
     int64_t steps = 0;
     double quick = 0;  // rate of the last dozen steps
@@ -67,6 +77,8 @@ class DraftGuard {
     double doubt() const;
     void add(double step_tokens, double step_seconds);
     void fade(double part);
+    /// Keeps the book.
+    void begin_anew(const Estimate& with);
   };
   struct Load {
     std::array<Estimate, 3> of;
@@ -76,11 +88,14 @@ class DraftGuard {
     int trial_steps = 0;  // left
     int since_trial = 0;  // steps
     DraftPolicy last_tried = DraftPolicy::fixed;
-    double lost = 0, seconds = 0;
+    double seconds = 0;
+    int64_t steps = 0;
 
     Report report() const;
-    void begin_trial();
-    void decide();
+    bool may_try(DraftPolicy policy, double none_forecast) const;
+    /// The policy whose rate is ahead of the running one's beyond margin and doubt.
+    std::optional<DraftPolicy> ahead() const;
+    void begin_trial(double none_forecast);
   };
   static constexpr int kLoads = 16;  // 1, 2, 3-4, 5-8, ..., more than 16,384
   static size_t load_of(int sequences);

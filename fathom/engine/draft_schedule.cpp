@@ -1,6 +1,7 @@
 #include "fathom/engine/draft_schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace fathom {
@@ -10,11 +11,22 @@ DraftHistory::DraftHistory() {
   older = newest;
 }
 
+namespace {
+
+// Tokens a second. The curve was measured with the draft stages, so that this is rather too low.
+double forecast_without_drafts(const StepCost& cost, int sequences) {
+  const double milliseconds = step_milliseconds(cost, sequences);
+  return std::isfinite(milliseconds) ? 1e3 * sequences / milliseconds : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
 DraftDecision DraftSchedule::decide(std::span<const DraftCandidate> candidates, bool prompt_pieces) {
   DraftDecision out{last_, 0};
   if (candidates.empty()) return out;
   const auto count = int(candidates.size());
-  if (!prompt_pieces) out.policy = last_ = guard_.choose(count);
+  const StepCost cost = correction_.cost(count);
+  if (!prompt_pieces) out.policy = last_ = guard_.choose(count, forecast_without_drafts(cost, count));
   if (out.policy != DraftPolicy::scheduled) return out;
   values_.clear();
   drafts_.clear();
@@ -31,7 +43,7 @@ DraftDecision DraftSchedule::decide(std::span<const DraftCandidate> candidates, 
     drafts_.push_back(one.drafts);
   }
   const View<const float, 2> values(values_.data(), {int64_t(count), kMaxDrafts});
-  const RowChoice choice = planner_.choose_rows(correction_.cost(count), {values, drafts_});
+  const RowChoice choice = planner_.choose_rows(cost, {values, drafts_});
   out.verify_rows = std::max(others, choice.rows - bound);
   return out;
 }
