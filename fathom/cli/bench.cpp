@@ -1,6 +1,6 @@
 // fathom/cli/bench.cpp
 // `fathom bench prefill|decode`: steps of the model without scheduler (design/cli.md 4). What is timed: step_timing.h.
-// `codec`, `engine` and `serve` have files of their own (bench_codec.h, bench_engine.h, bench_serve.h).
+// `codec`, `engine`, `kernels` and `serve` have files of their own (bench_codec.h, bench_engine.h, ...).
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -8,6 +8,7 @@
 #include "fathom/base/mapped_file.h"
 #include "fathom/cli/bench_codec.h"
 #include "fathom/cli/bench_engine.h"
+#include "fathom/cli/bench_kernels.h"
 #include "fathom/cli/bench_report.h"
 #include "fathom/cli/bench_serve.h"
 #include "fathom/cli/interrupt.h"
@@ -31,6 +32,7 @@ struct Settings {
   std::string api, policy = "default", tokenizer;  // codec
   EngineBenchSettings load;                        // engine, serve
   ServeBenchSettings serve;
+  KernelBenchSettings kernels;
   EngineSettings engine;
 };
 
@@ -210,11 +212,31 @@ Result<int> run_serve(const Settings& s, const Common& common) {
   return run_bench_serve(serve, common);
 }
 
+Result<int> run_kernels(const Settings& s, const Common& common) {
+  for (const auto& [given, name] : {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
+                                    std::pair(!s.cached.empty(), "--cached"), std::pair(s.sweep, "--sweep"),
+                                    std::pair(s.per_operation, "--per-operation"), std::pair(!s.api.empty(), "--api"),
+                                    std::pair(!s.compare.empty(), "--compare")}) {
+    if (given) return usage("kernels are no steps of a model", name, "say what to time with --kernel and --rows");
+  }
+  KernelBenchSettings kernels = s.kernels;
+  kernels.repeat = s.repeat;
+  kernels.warmup = s.warmup;
+  kernels.out = s.out;
+  return run_bench_kernels(kernels, common);
+}
+
 Result<int> run_bench(const Settings& s, const Common& common) {
   if (s.words.size() != 1) {
     return usage(s.words.empty() ? "nothing named to measure" : "unexpected argument \"" + s.words[1] + "\"",
-                 "fathom bench", "use fathom bench engine, serve, prefill, decode or codec");
+                 "fathom bench", "use fathom bench kernels, engine, serve, prefill, decode or codec");
   }
+  if (s.words[0] == "kernels") {
+    if (auto known = refuse_serve_options(s.serve); !known) return known.error();
+    if (auto known = refuse_engine_options(s.load); !known) return known.error();
+    return run_kernels(s, common);
+  }
+  if (auto known = refuse_kernel_options(s.kernels); !known) return known.error();
   if (s.words[0] == "serve") return run_serve(s, common);
   if (auto known = refuse_serve_options(s.serve); !known) return known.error();
   if (s.words[0] == "engine") return run_engine(s, common);
@@ -389,9 +411,8 @@ Command bench_command() {
   };
   for (Option& option : engine_bench_options(s->load)) options.push_back(std::move(option));
   for (Option& option : serve_bench_options(s->serve)) options.push_back(std::move(option));
-  for (const char* later : {"filter", "peers"}) {
-    options.push_back({.name = later, .planned = true});
-  }
+  for (Option& option : kernel_bench_options(s->kernels)) options.push_back(std::move(option));
+  options.push_back({.name = "peers", .planned = true});
   // Of the engine's options those that steps know; the others belong to its loop.
   const std::vector<std::string> used = {"context",         "memory-limit", "experts",         "engram",
                                          "step-rows",       "replay",       "numerics",        "drafts",
@@ -410,11 +431,10 @@ Command bench_command() {
           .summary = "time the model, the codec, the engine or a server under load",
           .example = "fathom bench engine --simulate --arrivals agent --rate 40",
           .note = "eight H200 by formula",
-          .arguments = "engine|serve|prefill|decode|codec",
+          .arguments = "engine|serve|prefill|decode|kernels|codec",
           .options = std::move(options),
           .positional = &s->words,
-          .words = {"engine", "serve", "prefill", "decode", "codec"},
-          .later_words = {"kernels"},
+          .words = {"engine", "serve", "prefill", "decode", "kernels", "codec"},
           .run = [s](const Common& common) { return run_bench(*s, common); }};
 }
 

@@ -67,7 +67,6 @@ class Mistakes(ProgramTest):
                 name = words[0].split("=")[0]
                 self.fails(2, "generate", "x", *words, mentions=[name, "does not have", "yet"], within=1)
         self.fails(2, "generate", "x", "--experts", "disk", mentions=["--experts", "yet"])
-        self.fails(2, "bench", "kernels", mentions=["kernels", "yet", "decode or codec"])
 
     def test_values_are_checked(self):
         for name, value in (("--temperature", "hot"), ("--top-p", "1.5"), ("--max-tokens", "0"), ("--threads", "0"),

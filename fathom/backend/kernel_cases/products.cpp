@@ -1,0 +1,96 @@
+// Linear, grouped linear and gate. Products with FP8 and MXFP4 weights count as bf16: their codes are exact in it.
+#include <numeric>
+
+#include "fathom/backend/kernel_cases/copies.h"
+#include "fathom/base/philox.h"
+
+namespace fathom {
+namespace {
+
+struct Shape {
+  const char* model;
+  const char* place;
+  DType x, weight;
+  int64_t n, k;
+  int groups = 1;
+  int64_t most_rows = 8192;
+};
+
+constexpr DType kBf16 = DType::bf16, kFp8 = DType::f8_e4m3, kFp4 = DType::f4_e2m1;
+// FP8 and MXFP4 weights meet Q8 rows (model.md 14, row 1), but for wo_a (row 6). The second and third format of a shape
+// are not the model's: they show what the format costs.
+constexpr Shape kShapes[] = {
+    {"flash", "expert w1, w3", kFp8, kFp4, 2304, 5120},
+    {"flash", "shared expert w1, w3", kFp8, kFp8, 2304, 5120},
+    {"flash", "", kBf16, kBf16, 2304, 5120},
+    {"flash", "expert w2", kFp8, kFp4, 5120, 2304},
+    {"flash", "shared expert w2", kFp8, kFp8, 5120, 2304},
+    {"flash", "", kBf16, kBf16, 5120, 2304},
+    {"flash", "", kFp8, kFp4, 32768, 1280},
+    {"flash", "wq_b", kFp8, kFp8, 32768, 1280},
+    {"flash", "", kBf16, kBf16, 32768, 1280},
+    {"flash", "wq_a", kFp8, kFp8, 1280, 5120},
+    {"flash", "wkv", kFp8, kFp8, 512, 5120},
+    {"flash", "wo_a", kBf16, kFp8, 8192, 4096, 8},
+    {"flash", "wo_b", kFp8, kFp8, 5120, 8192},
+    {"flash", "compressor", kBf16, kBf16, 1024, 5120},
+    {"flash", "head", kBf16, kBf16, 129280, 5120, 1, 64},
+    {"miniature", "wq_a", kFp8, kFp8, 128, 256},
+    {"miniature", "wq_b", kFp8, kFp8, 512, 128},
+    {"miniature", "wo_a", kBf16, kFp8, 256, 128, 4},
+    {"miniature", "expert w1, w3", kFp8, kFp4, 96, 256},
+    {"miniature", "expert w2", kFp8, kFp4, 256, 96},
+    {"miniature", "head", kBf16, kBf16, 2880, 256},
+};
+
+Result<KernelRun> linear_rows(const Shape& shape, const std::shared_ptr<WeightCopies>& weights, bool cold,
+                              int64_t rows) {
+  const auto x = make_activations(shape.x, rows, shape.k * shape.groups);
+  if (!x) return x.error();
+  const auto out = make_activations(DType::bf16, rows, shape.n);
+  if (!out) return out.error();
+  KernelRun run;
+  run.work.cache_bytes = run.work.cache_footprint = x->bytes() + out->bytes();
+  if (cold) {
+    run.work.memory_bytes = weights->bytes();
+  } else {
+    run.work.cache_bytes += weights->bytes();
+    run.work.cache_footprint += weights->bytes() * weights->count();
+  }
+  run.work.operations = 2.0 * double(rows * shape.n * shape.k);
+  run.work.arithmetic = Arithmetic::bf16;
+  run.call = [weights, x = *x, out = *out, groups = shape.groups, next = int64_t(0)](const Operations& ops,
+                                                                                     Queue& queue) mutable {
+    Linear op;
+    op.x = x.matrix();
+    op.weight = weights->at(next++);
+    op.out = out.values;
+    op.groups = groups;
+    ops.linear(queue, op);
+  };
+  return run;
+}
+
+KernelCase linear_case(const Shape& shape, const CaseSizes& sizes) {
+  KernelCase c{
+      "linear", weights_name(shape.weight), size_name(shape.n, shape.k), shape.model, shape.place, shape.most_rows, {}};
+  if (shape.groups > 1) c.shape += "/" + std::to_string(shape.groups);
+  const bool cold = c.model == "flash";
+  const int64_t all = cold ? sizes.cold_bytes : sizes.warm_bytes;
+  c.open = [shape, cold, all]() -> Result<std::function<Result<KernelRun>(int64_t)>> {
+    auto weights = WeightCopies::make(shape.weight, shape.n, shape.k, all);
+    if (!weights) return weights.error();
+    auto shared = std::make_shared<WeightCopies>(std::move(*weights));
+    return std::function<Result<KernelRun>(int64_t)>(
+        [shape, cold, shared](int64_t rows) { return linear_rows(shape, shared, cold, rows); });
+  };
+  return c;
+}
+
+}  // namespace
+
+void add_product_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes) {
+  for (const Shape& shape : kShapes) cases.push_back(linear_case(shape, sizes));
+}
+
+}  // namespace fathom
