@@ -15,14 +15,6 @@ using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-int32_t argmax(View<const float, 2> logits, int64_t row) {
-  int32_t best = 0;
-  for (int64_t i = 1; i < logits.shape[1]; ++i) {
-    if (logits(row, i) > logits(row, best)) best = int32_t(i);
-  }
-  return best;
-}
-
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t n = values.size();
@@ -59,6 +51,8 @@ struct StepBench::State {
   bool per_operation = false;
   std::vector<Stream> sequences;
   std::vector<float> draft_logits, confidence;
+  std::vector<RowSampling> greedy;
+  std::vector<int32_t> drawn;
 
   void clear() {
     for (Stream& sequence : sequences) free_sequence(*pools, sequence.cache);
@@ -91,6 +85,16 @@ struct StepBench::State {
     return model->forward(*queue, builder->build(plan, owners), memory);
   }
 
+  /// The likeliest token of each row, drawn as the engine draws it.
+  const std::vector<int32_t>& draw(View<const float, 2> logits) {
+    RowSampling likeliest;
+    likeliest.temperature = 0;
+    greedy.resize(size_t(logits.shape[0]), likeliest);
+    drawn.resize(greedy.size());
+    backend.ops.sample(*queue, {logits, greedy, View<int32_t, 1>(drawn.data(), {logits.shape[0]}), {}});
+    return drawn;
+  }
+
   /// Runs prompt positions [cached, until) of every sequence, as many steps as `step_rows` demands. The newest token of
   /// each is appended when `until` is the prompt's end.
   void prefill(int64_t until) {
@@ -113,7 +117,8 @@ struct StepBench::State {
       }
       if (plan.empty()) return;
       const auto logits = forward(plan);
-      for (size_t i = 0; i < ending.size(); ++i) sequences[ending[i]].ids.push_back(argmax(logits, int64_t(i)));
+      if (!ending.empty()) draw(logits);
+      for (size_t i = 0; i < ending.size(); ++i) sequences[ending[i]].ids.push_back(drawn[i]);
     }
   }
 
@@ -125,21 +130,22 @@ struct StepBench::State {
       const int count = 1 + int(sequences[s].proposed.size());
       plan.rows.push_back({SequenceId(s), sequences[s].cached, count, count, count - 1, count});
     }
-    const auto logits = forward(plan);
-    int64_t accepted = 0, row = 0;
+    draw(forward(plan));
+    size_t row = 0;
+    int64_t accepted = 0;
     for (size_t s = 0; s < sequences.size(); ++s) {
       Stream& sequence = sequences[s];
       const int count = plan.rows[s].count;
       int kept = 0;
       for (; kept < count; ++kept) {
-        const int32_t token = argmax(logits, row + kept);
+        const int32_t token = drawn[row + size_t(kept)];
         sequence.ids.push_back(token);
         if (kept == count - 1 || sequence.proposed[size_t(kept)] != token) break;
       }
       accepted += kept;
       sequence.cached += kept + 1;
       sequence.proposed.clear();
-      row += count;
+      row += size_t(count);
     }
     if (drafts > 0) propose(drafts);
     return accepted;
@@ -166,11 +172,8 @@ struct StepBench::State {
       const View<float, 2> logits(draft_logits.data(), {count, vocabulary});
       model->markov(*queue, step, View<const int32_t, 1>(tokens.data(), {count}), logits,
                     View<float, 1>(confidence.data(), {count}));
-      const View<const float, 2> read(draft_logits.data(), {count, vocabulary});
-      for (size_t s = 0; s < sequences.size(); ++s) {
-        tokens[s] = argmax(read, int64_t(s));
-        sequences[s].proposed.push_back(tokens[s]);
-      }
+      tokens = draw(View<const float, 2>(draft_logits.data(), {count, vocabulary}));
+      for (size_t s = 0; s < sequences.size(); ++s) sequences[s].proposed.push_back(tokens[s]);
     }
   }
 };
