@@ -1,4 +1,4 @@
-#include "fathom/base/json.h"
+#include "fathom/base/json_values.h"
 
 #include <simdjson.h>
 
@@ -65,7 +65,8 @@ std::string_view unpaired_surrogate(std::string_view quoted) {
 struct Reader {
   int depth_limit;
   bool finite;
-  const char* end;  // of the text
+  const char* end;      // of the text
+  int64_t values_left;  // below 0: there were too many
   FaultPath fault = {};
 
   simdjson::error_code string(simdjson::simdjson_result<std::string_view> got, std::string& out) {
@@ -159,6 +160,7 @@ struct Reader {
   template <class Value>
   simdjson::error_code read(Value& value, Json& out, int depth) {
     if (depth > depth_limit) return simdjson::DEPTH_ERROR;
+    if (--values_left < 0) return simdjson::CAPACITY;
     od::json_type type;
     if (const auto error = value.type().get(type)) return error;
     switch (type) {
@@ -340,6 +342,11 @@ void append_path_key(std::string& path, std::string_view key) {
 }
 
 Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimits limits, std::string* path) {
+  return parse_json_of(INT64_MAX, text, where, limits, path);
+}
+
+Result<Json> parse_json_of(int64_t most_values, std::string_view text, std::string_view where, JsonLimits limits,
+                           std::string* path) {
   if (int64_t(text.size()) > limits.bytes) {
     return Error{ErrorCode::bad_input, "JSON of " + std::to_string(text.size()) + " bytes", std::string(where),
                  "the limit is " + std::to_string(limits.bytes) + " bytes"};
@@ -352,7 +359,7 @@ Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimit
   od::document document;
   if (const auto error = parser.iterate(padded).get(document)) return bad_json(simdjson::error_message(error), where);
   Json out;
-  Reader reader{limits.depth, limits.finite, padded.data() + padded.size()};
+  Reader reader{limits.depth, limits.finite, padded.data() + padded.size(), most_values};
   if (const auto error = reader.read(document, out, 1)) {
     const std::string at_fault = reader.fault.text();
     if (path) *path = at_fault;
@@ -365,6 +372,10 @@ Result<Json> parse_json(std::string_view text, std::string_view where, JsonLimit
     if (error == simdjson::DEPTH_ERROR) {
       return Error{ErrorCode::bad_input, "JSON nested deeper than " + std::to_string(limits.depth) + " levels",
                    std::string(where), "flatten it"};
+    }
+    if (reader.values_left < 0) {
+      return Error{ErrorCode::bad_input, "JSON of more than " + std::to_string(most_values) + " values",
+                   std::string(where), "send fewer"};
     }
     std::string message = simdjson::error_message(error);
     const char* at = nullptr;

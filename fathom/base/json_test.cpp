@@ -1,4 +1,4 @@
-#include "fathom/base/json.h"
+#include "fathom/base/json_values.h"
 
 #include <gtest/gtest.h>
 
@@ -140,6 +140,16 @@ TEST(Json, EscapesWhereverTheCharacterStands) {
       append_json_string(got, text);
       ASSERT_EQ(got, want + '"') << c << " at " << at;
     }
+  }
+}
+
+TEST(Json, ValuesOfAllDepthsAreCounted) {
+  EXPECT_TRUE(parse_json_of(5, R"([1,{"a":[2]}])", "here").ok());
+  EXPECT_TRUE(parse_json_of(5, "[1,2,3,4]", "here").ok());
+  for (const char* six : {"[1,2,3,4,5]", "[[[[[[]]]]]]", R"([{"a":1},{"b":2},3])"}) {
+    const auto read = parse_json_of(5, six, "here");
+    ASSERT_FALSE(read.ok()) << six;
+    EXPECT_EQ(read.error().message, "JSON of more than 5 values") << six;
   }
 }
 

@@ -1,5 +1,7 @@
 #include "fathom/base/system_memory.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -62,5 +64,12 @@ int64_t available_memory_bytes(const std::string& root) {
   }
   return available;
 }
+
+void keep_little_free_memory() {
+  ::mallopt(M_MMAP_THRESHOLD, 4 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, 8 << 20);
+}
+
+void return_free_memory() { ::malloc_trim(0); }
 
 }  // namespace fathom

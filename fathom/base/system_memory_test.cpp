@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <vector>
 
 namespace fathom {
 namespace {
@@ -54,6 +57,25 @@ TEST_F(SystemMemory, GroupsOfTheFirstVersionAreReadToo) {
   write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "70000\n");
   write("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "20000\n");
   EXPECT_EQ(available_memory_bytes(root_), 50000);
+}
+
+// 100 MB in pieces of 100 bytes, of which one in a thousand stays: without asking, the allocator keeps all of it.
+TEST_F(SystemMemory, FreePagesGoBackToTheKernel) {
+  const auto resident = [] {
+    std::ifstream file("/proc/self/statm");
+    int64_t all = 0, pages = 0;
+    file >> all >> pages;
+    return pages * 4096;
+  };
+  return_free_memory();
+  const int64_t before = resident();
+  std::vector<std::unique_ptr<std::array<char, 100>>> pieces(1'000'000);
+  for (auto& piece : pieces) piece = std::make_unique<std::array<char, 100>>();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (i % 1000 != 0) pieces[i].reset();
+  }
+  return_free_memory();
+  EXPECT_LT(resident() - before, 30'000'000);
 }
 
 TEST_F(SystemMemory, ThisMachineHasSome) { EXPECT_GT(available_memory_bytes(), 1 << 20); }

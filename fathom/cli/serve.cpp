@@ -10,6 +10,7 @@
 #include "fathom/base/log.h"
 #include "fathom/base/mapped_file.h"
 #include "fathom/base/metrics.h"
+#include "fathom/base/system_memory.h"
 #include "fathom/base/thread_pool.h"
 #include "fathom/cli/loaded_model.h"
 #include "fathom/cli/program.h"
@@ -149,12 +150,16 @@ std::string ready_line(const Settings& s, const Address& address, int port, cons
          "\n";
 }
 
-/// Ten thousand connections need ten thousand descriptors; the usual limit is 1,024.
-void raise_descriptor_limit() {
+/// Ten thousand connections need ten thousand descriptors; the usual limit is 1,024. Where more cannot be had, more
+/// connections than there is room for are told so, instead of waiting unanswered for a descriptor.
+void fit_connections(int64_t& connections) {
+  constexpr int64_t kOthers = 48;  // files, and a few connections on which to say no
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_max == RLIM_INFINITY) return;
+  connections = std::min(connections, std::max<int64_t>(int64_t(limit.rlim_max) - kOthers, 1));
 }
 
 void reload(const Settings& s, ApiServer& server, Service& service, Log& log) {
@@ -180,10 +185,11 @@ Result<int> run_serve(const Settings& s, const Common& common) {
   auto keys = read_keys(s);
   if (!keys) return keys.error();
 
+  keep_little_free_memory();
   ServeSignals signals;
-  raise_descriptor_limit();
   Log log({.level = *log_level_of(common.log_level), .format = common.json ? LogFormat::json : LogFormat::human});
   net::HttpServerOptions http = http_options(s, *address);
+  fit_connections(http.connections);
   auto server = ApiServer::listen(http, log);
   if (!server) return server.error();
   auto model = load_model(common);

@@ -21,6 +21,7 @@ ServeSignals::ServeSignals() {
   const sigset_t ours = our_signals();
   ::pthread_sigmask(SIG_BLOCK, &ours, nullptr);
   ::signal(SIGPIPE, SIG_IGN);  // a closed log pipe must not end a server
+  ::signal(SIGXFSZ, SIG_IGN);  // nor a file that may not grow further: writing says so
   thread_ = std::thread([this] { run(); });
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,12 +39,18 @@ struct HttpRequest {
   std::string query;   // the target after '?', as it was sent
   HttpFields fields;   // of the header; trailers are dropped
   std::string body;
-  std::string peer;  // the other side's address without its port: "127.0.0.1", "::1"
+  std::shared_ptr<void> body_share;  // of HttpServerOptions::bodies_bytes; counts until it goes
+  std::string peer;                  // the other side's address without its port: "127.0.0.1", "::1"
   int peer_port = 0;
   int minor_version = 1;  // of HTTP/1: 0 or 1
   bool secure = false;    // came over TLS
 
   const std::string* find(std::string_view field) const { return fields.find(field); }
+  /// For whoever keeps the request longer than its body.
+  void drop_body() {
+    body = {};
+    body_share.reset();
+  }
   /// The first value of a query parameter, decoded (percent signs, '+'); nothing when it is not there.
   std::optional<std::string> query_value(std::string_view name) const;
 };

@@ -98,11 +98,12 @@ struct HttpServerOptions {
   std::string tls_certificate_file;  // PEM, the server's first, then its chain; empty: no TLS
   std::string tls_key_file;          // PEM
 
-  int64_t header_bytes = 64 * 1024;        // longest request line and header together; longer: 414 or 431
-  int64_t body_bytes = 128 * 1024 * 1024;  // longest body; longer: 413
-  int64_t queued_bytes = 1024 * 1024;      // most that a stream may have waiting for a slow reader
-  int64_t connections = 20'000;            // more are answered 503 and closed
-  int backlog = 1024;                      // connections that the system keeps for us to accept
+  int64_t header_bytes = 64 * 1024;         // longest request line and header together; longer: 414 or 431
+  int64_t body_bytes = 128 * 1024 * 1024;   // longest body; longer: 413
+  int64_t bodies_bytes = int64_t(1) << 30;  // of all bodies until drop_body(); then one over 64 KiB gets 503
+  int64_t queued_bytes = 1024 * 1024;       // most that a stream may have waiting for a slow reader
+  int64_t connections = 20'000;             // more are answered 503 and closed
+  int backlog = 1024;                       // connections that the system keeps for us to accept
 
   std::chrono::milliseconds idle_deadline{75'000};    // between two requests of a connection
   std::chrono::milliseconds header_deadline{10'000};  // from accept or the first byte to the header's end, TLS included

@@ -53,6 +53,33 @@ TEST(HttpServerTest, ARequestWaitsForTheAnswerBeforeIt) {
   sender.join();
 }
 
+TEST(HttpServerTest, BodiesTogetherHaveALimitAndSmallOnesPass) {
+  ServerFixture fixture;
+  fixture.options.body_bytes = fixture.options.bodies_bytes = 1'000'000;
+  const int port = fixture.start();
+  RawClient first(port);
+  first.request("POST", "/hold", std::string(700'000, 'a'));
+  fixture.responder();
+  {
+    RawClient second(port);
+    second.request("POST", "/echo", std::string(400'000, 'b'));
+    const RawAnswer refused = second.read_answer();
+    EXPECT_EQ(refused.status, 503);
+    EXPECT_EQ(*refused.fields.find("Retry-After"), "5");
+    EXPECT_EQ(*refused.fields.find("Connection"), "close");
+  }
+  RawClient third(port);
+  third.request("POST", "/echo", std::string(50'000, 'c'));
+  EXPECT_EQ(third.read_answer().status, 200);
+  {
+    const std::lock_guard lock(fixture.mutex);
+    for (HttpRequest& request : fixture.requests) request.drop_body();
+  }
+  RawClient fourth(port);
+  fourth.request("POST", "/echo", std::string(900'000, 'd'));
+  EXPECT_EQ(fourth.read_answer().status, 200);
+}
+
 TEST(HttpServerTest, AnAnswerMayComeFromAnyThread) {
   ServerFixture fixture;
   RawClient client(fixture.start());

@@ -40,7 +40,7 @@ void generate(Service& service, const SharedExchange& exchange, Question questio
   question.request.priority = exchange->key.priority;
   question.request.tenant = exchange->key.tenant;
   question.request.cache_salt = exchange->key.salt;
-  if (!service.options().log_prompts) exchange->request.body = {};  // it may be large, and the answer long
+  if (!service.options().log_prompts) exchange->request.drop_body();  // it may be large, and the answer long
 
   const bool stream = plan.writer.has_value();
   plan.parsing = std::move(question.parsing);

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kEnding = ".json";
+constexpr std::string_view kEnding = ".json", kPartEnding = ".json.part";  // write_file names them so
 
 bool is_id(std::string_view id) {
   const auto plain = [](char c) {
@@ -128,14 +128,18 @@ Result<std::unique_ptr<ResponseStore>> ResponseStore::open(ResponseStoreOptions 
     std::error_code failure;
     fs::create_directories(s.options.folder, failure);
     std::vector<std::pair<fs::file_time_type, fs::path>> found;
+    std::vector<fs::path> unfinished;  // of a process that was killed while it wrote
     if (!failure) {
       for (const auto& file : fs::directory_iterator(s.options.folder, failure)) {
-        if (file.path().extension() == kEnding) found.emplace_back(file.last_write_time(failure), file.path());
+        const fs::path& path = file.path();
+        if (path.extension() == kEnding) found.emplace_back(file.last_write_time(failure), path);
+        if (path.native().ends_with(kPartEnding)) unfinished.push_back(path);
       }
     }
     if (failure) {
       return Error{ErrorCode::failed, failure.message(), s.options.folder, "name a folder that this user may write to"};
     }
+    for (const fs::path& path : unfinished) fs::remove(path, failure);
     std::sort(found.begin(), found.end());
     for (const auto& [time, path] : found) {
       s.add(path.stem().string(), {}, int64_t(fs::file_size(path, failure)));

@@ -28,7 +28,8 @@ struct StoredResponse {
 
 class ResponseStore {
  public:
-  /// Finds what is in the folder, oldest by time of last change. Errors: failed when it can neither be read nor made.
+  /// Finds what is in the folder, oldest by time of last change, and removes what a process that was killed left half
+  /// written. Errors: failed when it can neither be read nor made.
   static Result<std::unique_ptr<ResponseStore>> open(ResponseStoreOptions options);
   ~ResponseStore();  // writes what waits
 

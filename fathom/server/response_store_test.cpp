@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "fathom/base/mapped_file.h"
 #include "fathom/server/service_fixture.h"
 
 namespace fathom {
@@ -75,6 +76,20 @@ TEST(ResponseStoreTest, AFullDiskLosesTheResponseAndNothingElse) {
   for (int i = 0; i < 5000 && store->failures() == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(store->failures(), 1);
   EXPECT_FALSE(store->get("a", "alice"));
+}
+
+TEST(ResponseStoreTest, WhatAKilledProcessLeftHalfWrittenIsRemovedAndWhatIsDamagedIsNotThere) {
+  Folder folder;
+  { open_store({.folder = folder.path})->put("whole", one()); }
+  ASSERT_TRUE(write_file((folder.path / "cut.json").string(), R"({"tenant":"alice","input":[)"));
+  ASSERT_TRUE(write_file((folder.path / "empty.json").string(), ""));
+  ASSERT_TRUE(write_file((folder.path / "half.json.part").string(), R"({"tenant":"al)"));
+  ASSERT_TRUE(write_file((folder.path / "notes.txt").string(), "somebody else's"));
+  auto store = open_store({.folder = folder.path});
+  EXPECT_TRUE(store->get("whole", "alice"));
+  for (const char* id : {"cut", "empty", "half"}) EXPECT_FALSE(store->get(id, "alice")) << id;
+  EXPECT_FALSE(fs::exists(folder.path / "half.json.part"));
+  EXPECT_TRUE(fs::exists(folder.path / "notes.txt"));
 }
 
 TEST(ResponseStoreTest, AnIdNeverLeavesTheFolder) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "fathom/base/system_memory.h"
 #include "fathom/net/content_encoding.h"
 #include "fathom/server/route.h"
 
@@ -10,6 +11,8 @@ namespace fathom {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kLargeBody = int64_t(4) << 20;
 
 double seconds_since(Clock::time_point begun) { return std::chrono::duration<double>(Clock::now() - begun).count(); }
 
@@ -247,7 +250,12 @@ void Service::run(const SharedExchange& exchange) {
   if (options_.log_prompts && !request.body.empty()) {
     log_.write(LogLevel::info, "", {{"request", exchange->id}, {"body", request.body}});
   }
+  const bool large = int64_t(request.body.size()) >= kLargeBody;
   exchange->route->run(*this, exchange);
+  if (!large) return;
+  // Its tree, its prompt and its tokens were many small pieces, ten times the body together.
+  request.drop_body();
+  return_free_memory();
 }
 
 void Service::refresh_metrics() {

@@ -50,21 +50,24 @@ def parse_events(text):
 
 
 class Server:
-    def __init__(self, *options, env=None):
-        self.errors = tempfile.TemporaryFile(mode="w+")
-        self.process = subprocess.Popen([PROGRAM, "serve", "--listen", "127.0.0.1:0", *options], env=environment(env),
-                                        stdout=subprocess.PIPE, stderr=self.errors, text=True)
+    def __init__(self, *options, env=None, host="127.0.0.1", port=0, errors=None, before=None):
+        """`errors`: a file for its log, which log() then does not read; `before`: called in the child before it starts."""
+        self.errors, self.has_log = errors or tempfile.TemporaryFile(mode="w+"), errors is None
+        self.process = subprocess.Popen([PROGRAM, "serve", "--listen", f"{host}:{port}", *options], env=environment(env),
+                                        stdout=subprocess.PIPE, stderr=self.errors, text=True, preexec_fn=before)
         killer = threading.Timer(SECONDS, self.process.kill)
         killer.start()
         self.ready = self.process.stdout.readline()
         killer.cancel()
-        found = re.search(r"https?://127\.0\.0\.1:(\d+)", self.ready)
+        found = re.search(r"https?://(?:127\.0\.0\.1|0\.0\.0\.0):(\d+)", self.ready)
         if not found:
             self.process.kill()
             raise AssertionError(f"the server did not get ready: {self.ready}{self.log()}")
         self.url, self.port = found.group(0), int(found.group(1))
 
     def log(self):
+        if not self.has_log:
+            return ""
         if self.errors.closed:
             return self.last_log
         with open(f"/proc/self/fd/{self.errors.fileno()}") as reader:
@@ -103,7 +106,23 @@ class Server:
         return False
 
     def peak_kib(self):
-        return int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text()).group(1))
+        return self.status_kib("VmHWM")
+
+    def resident_kib(self):
+        return self.status_kib("VmRSS")
+
+    def status_kib(self, name):
+        return int(re.search(name + r":\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text()).group(1))
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
+    def processor_seconds(self):
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def end(self, number=signal.SIGTERM):
         """Its exit code."""

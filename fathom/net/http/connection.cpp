@@ -19,6 +19,8 @@ namespace {
 constexpr size_t kSmallBuffer = 2 * 1024;    // of a connection at rest: most requests fit
 constexpr size_t kLargeBuffer = 64 * 1024;   // while a body comes
 constexpr int64_t kDroppedBody = 64 * 1024;  // a refused request's body is read to its end if it is no longer
+constexpr int64_t kSmallBody = 64 * 1024;    // passes however large all bodies together are
+constexpr int64_t kUnsent = 128 * 1024;      // bytes that wait in the system's buffer of a connection
 constexpr std::chrono::milliseconds kLinger(2000);
 constexpr auto kQuietly = asio::as_tuple(asio::use_awaitable);
 
@@ -35,6 +37,9 @@ void prepare(int socket, const HttpServerOptions& options) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, options.keepalive.count() / 3000);
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, options.write_deadline.count());
+  // What a reader that does not keep up has not been sent waits with us, where it is counted, not in megabytes of the
+  // system's buffer.
+  set_option(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsent);
 }
 
 }  // namespace
@@ -156,6 +161,11 @@ void HttpConnection::take_requests() {
   while (!closed_ && !running_ && !lingering_) {
     const size_t taken = reader_.feed({in_.get() + in_begin_, in_end_ - in_begin_});
     in_begin_ += taken;
+    if (header_seen_ && !refusal_ && reader_.state() != State::failed && !count_body()) {
+      HttpAnswer answer = error_answer(shared_, 503, "too many large requests at once; try again later");
+      answer.fields.add("Retry-After", "5");
+      return refuse(std::move(answer), false);
+    }
     switch (reader_.state()) {
       case State::nothing:
         if (read_ended_) return close();
@@ -213,6 +223,17 @@ void HttpConnection::on_header() {
   }
 }
 
+/// False: all bodies together are too large and this one is not small. Small ones pass, so that others are served while
+/// somebody sends as much as he can.
+bool HttpConnection::count_body() {
+  const auto bytes = int64_t(reader_.request().body.size());
+  if (bytes == 0) return true;
+  if (!body_share_) body_share_ = std::make_shared<BodyShare>(worker_->shared);
+  const int64_t all = shared_.body_bytes += bytes - body_share_->bytes;
+  body_share_->bytes = bytes;
+  return bytes <= kSmallBody || all <= std::max(shared_.options.bodies_bytes, shared_.options.body_bytes);
+}
+
 void HttpConnection::dispatch() {
   const bool keep_alive = reader_.keep_alive() && !shared_.draining;
   if (refusal_) {
@@ -225,6 +246,7 @@ void HttpConnection::dispatch() {
   ++shared_.requests_running;
   auto responder = std::make_shared<HttpResponder>(shared_from_this(), request_);
   HttpRequest request = reader_.take();
+  request.body_share = std::move(body_share_);
   header_seen_ = false;
   HttpConnection* const outer = std::exchange(in_handler_, this);
   try {
@@ -257,6 +279,8 @@ void HttpConnection::refuse(HttpAnswer answer, bool keep_alive) {
   request.peer_port = peer_port_;
   request.secure = tls_.has_value();
   if (shared_.options.refused) shared_.options.refused(request, answer.status);
+  request.drop_body();
+  body_share_.reset();
   if (keep_alive) {
     reader_.take();
     header_seen_ = false;

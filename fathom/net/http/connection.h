@@ -60,6 +60,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void process();
   void take_requests();
   void on_header();
+  bool count_body();
   void dispatch();
   void refuse(HttpAnswer answer, bool keep_alive);
   void begin_answer(bool keep_alive);
@@ -93,6 +94,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::unique_ptr<char[]> in_;
   size_t in_capacity_ = 0, in_begin_ = 0, in_end_ = 0;
   RequestReader reader_;
+  std::shared_ptr<BodyShare> body_share_;          // none: no byte of a body yet
   std::optional<HttpAnswer> refusal_;              // admit's, while a short body is read and dropped
   bool header_seen_ = false;                       // of the request that is being read
   std::optional<boost::asio::steady_timer> room_;  // the pump waits on it when the buffer is full

@@ -22,10 +22,22 @@ struct ServerShared {
   std::atomic<int64_t> connections_accepted{0}, connections_refused{0}, requests{0}, requests_refused{0},
       clients_gone{0}, slow_readers_cut{0}, deadlines_missed{0}, tls_handshakes_failed{0};
   std::atomic<bool> draining{false};
+  std::atomic<int64_t> body_bytes{0};  // that BodyShares count
 
   std::mutex mutex;  // of what follows
   std::condition_variable connection_closed;
   std::shared_ptr<boost::asio::ssl::context> tls;  // of new connections
+};
+
+/// What one request's body takes of HttpServerOptions::bodies_bytes, while it is read and until its receiver drops it.
+struct BodyShare {
+  std::shared_ptr<ServerShared> shared;
+  int64_t bytes = 0;
+
+  explicit BodyShare(std::shared_ptr<ServerShared> all) : shared(std::move(all)) {}
+  BodyShare(const BodyShare&) = delete;
+  BodyShare& operator=(const BodyShare&) = delete;
+  ~BodyShare() { shared->body_bytes -= bytes; }
 };
 
 /// The body of an answer that the room gives by itself.

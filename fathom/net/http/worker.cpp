@@ -4,6 +4,7 @@
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 
+#include "fathom/base/system_memory.h"
 #include "fathom/net/http/connection.h"
 
 namespace fathom::net {
@@ -11,6 +12,8 @@ namespace fathom::net {
 namespace asio = boost::asio;
 
 namespace {
+
+constexpr size_t kMany = 1000;  // connections whose memory is worth a look
 
 /// Often enough for the shortest deadline to be late by an eighth, and at most twice a second.
 std::chrono::milliseconds tick_of(const HttpServerOptions& options) {
@@ -35,10 +38,19 @@ void Worker::tick() {
   for (size_t i = connections_.size(); i > 0; --i) {
     if (i <= connections_.size()) connections_[i - 1]->on_tick(now_);
   }
+  give_memory_back();
   timer_.expires_after(tick_);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) tick();
   });
+}
+
+/// After thousands of connections have closed: what they took lies in small pieces, which the allocator would keep.
+void Worker::give_memory_back() {
+  most_ = std::max(most_, connections_.size());
+  if (most_ < kMany || connections_.size() > most_ / 2) return;
+  most_ = connections_.size();
+  return_free_memory();
 }
 
 void Worker::adopt(asio::ip::tcp::socket socket) {

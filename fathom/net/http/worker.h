@@ -43,12 +43,14 @@ class Worker : public std::enable_shared_from_this<Worker> {
  private:
   void tick();
   void take_woken();
+  void give_memory_back();
 
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   boost::asio::steady_timer timer_;
   std::chrono::milliseconds tick_;
   Clock::time_point now_ = Clock::now();
   std::vector<HttpConnection*> connections_;  // each knows its place
+  size_t most_ = 0;                           // of them, since memory was given back
   std::thread thread_;
 
   std::mutex mutex_;  // of what follows

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "fathom/base/json_values.h"
 #include "fathom/recipe/request_error.h"
 
 namespace fathom::recipe {
@@ -204,7 +205,7 @@ std::string Field::path() const {
 
 Result<Json> parse_body(std::string_view body) {
   std::string path;
-  auto json = parse_json(body, "", JsonLimits{.finite = true}, &path);
+  auto json = parse_json_of(kMostBodyValues, body, "", JsonLimits{.finite = true}, &path);
   if (json) {
     if (!json->is_object()) {
       return Error{ErrorCode::bad_input,

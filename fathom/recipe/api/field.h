@@ -92,8 +92,11 @@ class Field {
   std::string_view key_;
 };
 
-/// Reads a request body: exactly one JSON object, at most 127 levels deep, no number beyond a double. Errors: parse
-/// stage, "invalid JSON request: …"; an unpaired surrogate names its path.
+/// A prompt of a million token ids has room; a body of 128 MiB that is all brackets would take 6 GB as a tree.
+inline constexpr int64_t kMostBodyValues = 1'500'000;
+
+/// Reads a request body: exactly one JSON object, at most 127 levels deep and of kMostBodyValues values, no number
+/// beyond a double. Errors: parse stage, "invalid JSON request: …"; an unpaired surrogate names its path.
 Result<Json> parse_body(std::string_view body);
 
 }  // namespace fathom::recipe

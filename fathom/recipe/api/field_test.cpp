@@ -167,6 +167,20 @@ TEST(ParseBody, TakesAnObjectOf127LevelsAndRefusesTheNext) {
   EXPECT_NE(deeper.error().message.find("127"), std::string::npos);
 }
 
+// A prompt may be a million token ids; a body of brackets alone would be a tree of fifty times its size.
+TEST(ParseBody, TakesAMillionValuesAndRefusesTwoMillion) {
+  const auto list = [](int64_t values) {
+    std::string text = R"({"prompt":[0)";
+    for (int64_t i = 1; i < values; ++i) text += ",0";
+    return text + "]}";
+  };
+  EXPECT_TRUE(parse_body(list(1'048'576)).ok());
+  EXPECT_TRUE(parse_body(list(kMostBodyValues - 2)).ok());
+  const auto more = parse_body(list(kMostBodyValues - 1));
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.error().message, "invalid JSON request: JSON of more than 1500000 values; send fewer");
+}
+
 TEST(ParseBody, RefusesWhatIsNoObjectOrNoJson) {
   for (const char* bad :
        {"", "[]", "null", "5", "\"x\"", "{", "{} x", "{\"a\":NaN}", "{\"a\":1e400}", "\xef\xbb\xbf{}"}) {
