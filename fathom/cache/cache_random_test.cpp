@@ -4,10 +4,10 @@
 // notices. engine.md. FATHOM_LONG=1 runs ten million operations instead of one.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <random>
 
+#include "fathom/base/test_size.h"
 #include "fathom/cache/prefix_fixture.h"
 
 namespace fathom {
@@ -295,7 +295,7 @@ class RandomCache {
 };
 
 TEST(CacheAtRandom, AMillionOperationsKeepEveryInvariant) {
-  const int64_t operations = std::getenv("FATHOM_LONG") ? 10'000'000 : 1'000'000;
+  const int64_t operations = by_test_size(100'000, 1'000'000, 10'000'000);
   RandomCache cache(7);
   for (int64_t step = 0; step < operations; ++step) {
     cache.step();

@@ -22,9 +22,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 
+#include <cstdlib>
+#include "fathom/base/test_size.h"
 #include "fathom/engine/simulator.h"
 #include "fathom/engine/trace_generator.h"
 
@@ -138,7 +139,7 @@ TEST_P(SimulatorTrace, EveryAnswerEndsNobodyStarvesAndNothingIsLost) {
   options.ahead = one.ahead;
   options.jitter = 0.02;
   options.preempt_share = one.overcommit > 0 ? 0.002 : 0;
-  options.verify_every = std::getenv("FATHOM_LONG") != nullptr ? 8 : 256;
+  options.verify_every = is_set("FATHOM_LONG") ? 8 : 256;
   options.keep_answers = true;
   const auto report = simulate(trace, options);
   ASSERT_TRUE(report.ok()) << to_string(report.error());

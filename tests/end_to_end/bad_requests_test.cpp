@@ -11,6 +11,7 @@
 #include <set>
 
 #include "fathom/base/philox.h"
+#include "fathom/base/test_size.h"
 #include "tests/end_to_end/miniature.h"
 
 namespace fathom {
@@ -262,7 +263,7 @@ TEST(BadRequests, TenThousandAreAnsweredAndHarmNothing) {
     want.push_back(run(engine).at(id).ids);
   }
 
-  const uint32_t counted = std::getenv("FATHOM_LONG") != nullptr ? 200'000 : 10'000, warm_up = 10'000;
+  const uint32_t counted = by_test_size(1'000, 10'000, 200'000), warm_up = by_test_size(1'000, 10'000, 10'000);
   const uint32_t requests = warm_up + counted;  // the first ones fill caches, and are judged all the same
   std::map<RequestId, Bad> open;
   std::map<RequestId, std::pair<uint32_t, std::vector<int32_t>>> good;  // which, and its text so far
@@ -315,6 +316,7 @@ TEST(BadRequests, TenThousandAreAnsweredAndHarmNothing) {
   RecordProperty("failed", std::to_string(failed));
   RecordProperty("finished", std::to_string(finished));
   const std::string sanitizers = FATHOM_SANITIZED;
+  if (is_set("FATHOM_BRIEF")) GTEST_SKIP() << "memory is not measured in a brief run";
   if (!sanitizers.empty()) GTEST_SKIP() << "memory is not measured under " << sanitizers << ": freed bytes are kept";
   EXPECT_LE(double(resident_bytes()), double(before) * 1.02);
 }

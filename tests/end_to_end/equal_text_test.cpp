@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "fathom/base/test_size.h"
 #include "tests/end_to_end/miniature.h"
 
 namespace fathom {
@@ -13,7 +14,7 @@ namespace {
 
 std::vector<Request> held_out() {
   std::ifstream file(FATHOM_SOURCE_DIR "/models/mini/eval.jsonl");
-  const int stride = std::getenv("FATHOM_LONG") != nullptr ? 2 : 10;
+  const int stride = by_test_size(50, 10, 2);
   std::vector<Request> out;
   std::string text;
   for (int number = 0; std::getline(file, text); ++number) {

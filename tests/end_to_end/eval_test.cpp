@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "fathom/base/test_size.h"
 #include "tests/end_to_end/miniature.h"
 
 namespace fathom {
@@ -32,8 +33,7 @@ std::vector<Line> eval_lines() {
 std::vector<Line> chosen_lines() {
   std::vector<Line> all = eval_lines(), out;
   EXPECT_EQ(all.size(), 400u);
-  const char* variable = std::getenv("FATHOM_LONG");
-  const int stride = variable != nullptr && std::string(variable) == "1" ? 1 : 5;
+  const int stride = by_test_size(40, 5, 1);
   for (const Line& line : all) {
     if (line.number % stride == 0) out.push_back(line);
   }

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "fathom/base/test_size.h"
 #include "fathom/engine/replay_quality.h"
 #include "tests/end_to_end/miniature.h"
 
@@ -12,8 +13,6 @@ namespace fathom {
 namespace {
 
 constexpr int64_t kMaxTokens = 100;  // the longest expected answer has 84
-
-bool is_long() { return std::getenv("FATHOM_LONG") != nullptr && std::string(std::getenv("FATHOM_LONG")) == "1"; }
 
 struct Line {
   std::vector<int32_t> prompt, answer;
@@ -25,7 +24,7 @@ std::vector<Line> held_out() {
   std::vector<Line> lines;
   std::string text;
   for (int number = 0; std::getline(file, text); ++number) {
-    if (number % (is_long() ? 2 : 20) != 0) continue;
+    if (number % by_test_size(50, 20, 2) != 0) continue;
     const auto json = nlohmann::json::parse(text);
     lines.push_back({json["prompt_ids"], json["completion_ids"]});
   }

@@ -3,12 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include "fathom/base/test_size.h"
 
 namespace fathom::recipe {
 namespace {
 
-uint64_t seeds() { return std::getenv("FATHOM_LONG") != nullptr ? 20000 : 1500; }
+uint64_t seeds() { return by_test_size(150, 1'500, 20'000); }
 
 class Laws : public ::testing::TestWithParam<Policy> {};
 INSTANTIATE_TEST_SUITE_P(Policies, Laws, ::testing::Values(Policy::lenient, Policy::strict),
