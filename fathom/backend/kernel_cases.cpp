@@ -1,6 +1,8 @@
 #include "fathom/backend/kernel_cases.h"
 
-#include "fathom/backend/kernel_cases/copies.h"
+#include <algorithm>
+
+#include "fathom/backend/kernel_cases/case_memory.h"
 
 namespace fathom {
 
@@ -26,16 +28,23 @@ KernelBound bound_of(const KernelWork& work, const MachinePeaks& peaks) {
   const double peak = work.arithmetic == Arithmetic::int8   ? peaks.int8
                       : work.arithmetic == Arithmetic::bf16 ? peaks.bf16
                                                             : peaks.f32;
-  // Threads share the footprint: each core keeps its part.
-  const int64_t part = work.cache_footprint / peaks.threads;
-  const bool beyond = work.cache_footprint > peaks.l3_bytes;
-  const double cache = part <= peaks.l1_bytes ? peaks.l1 : part <= peaks.l2_bytes ? peaks.l2 : peaks.l3;
-  const double memory_bytes = double(work.memory_bytes) + (beyond ? double(work.cache_bytes) : 0);
+  // What the calls go over again and again lies in the caches as far as they reach, at best the nearest ones.
+  const double footprint = double(std::max<int64_t>(work.cache_footprint, 1));
+  double left = footprint, cache = 0;
+  const auto take = [&](int64_t size, double rate) {
+    const double part = std::min(left, double(size));
+    cache += double(work.cache_bytes) * part / footprint / rate;
+    left -= part;
+  };
+  take(peaks.l1_bytes * peaks.threads, peaks.l1);
+  take((peaks.l2_bytes - peaks.l1_bytes) * peaks.threads, peaks.l2);
+  take(peaks.l3_bytes, peaks.l3);
+  const double memory_bytes = double(work.memory_bytes) + double(work.cache_bytes) * left / footprint;
   KernelBound bound{KernelBound::By::memory, memory_bytes / peaks.memory};
   const auto at_least = [&](KernelBound::By by, double seconds) {
     if (seconds > bound.seconds) bound = {by, seconds};
   };
-  if (!beyond) at_least(KernelBound::By::cache, double(work.cache_bytes) / cache);
+  at_least(KernelBound::By::cache, cache);
   at_least(KernelBound::By::compute, work.operations / peak);
   return bound;
 }
@@ -44,6 +53,11 @@ std::vector<KernelCase> kernel_cases(int64_t cold_bytes, int64_t warm_bytes) {
   std::vector<KernelCase> cases;
   const CaseSizes sizes{cold_bytes, warm_bytes};
   add_product_cases(cases, sizes);
+  add_expert_cases(cases, sizes);
+  add_attention_cases(cases, sizes);
+  add_stream_cases(cases, sizes);
+  add_engram_cases(cases);
+  add_row_cases(cases);
   return cases;
 }
 

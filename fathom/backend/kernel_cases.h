@@ -48,9 +48,10 @@ struct KernelCase {
   std::string shape;    // "2304x5120"
   std::string model;    // "flash", "miniature"
   std::string place;    // in the model: "expert w1, w3"
-  int64_t most_rows = 0;
+  int64_t most_rows = 8192;
+  int64_t n = 0, k = 0;  // of a plain product, which other libraries have too; else 0
   /// Makes the weights; what it returns makes the rows. Errors: out_of_memory.
-  std::function<Result<std::function<Result<KernelRun>(int64_t rows)>>()> open;
+  std::function<Result<std::function<Result<KernelRun>(int64_t rows)>>()> open{};
 };
 
 /// All cases, by operation. What Flash reads from memory is kept in copies of `cold_bytes` together at least, so that

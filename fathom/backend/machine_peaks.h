@@ -28,9 +28,10 @@ int64_t level1_bytes();
 int64_t level2_bytes();
 int64_t level3_bytes();
 
-/// Measures for two to four seconds: the best of several runs each, until a round finds nothing better, with the best
-/// instructions of this processor (whatever FATHOM_CPU_ISA says). Memory: four times the level 3 cache, 256 MiB at
-/// least. One caller of the pool at a time. Errors: out_of_memory.
-Result<MachinePeaks> measure_peaks(ThreadPool& pool);
+/// The best of several runs each, with the best instructions of this processor (whatever FATHOM_CPU_ISA says), until a
+/// round of about half a second finds nothing better: a neighbour that takes a core for a while must not become the
+/// yardstick. Memory: four times the level 3 cache, 256 MiB at least. One caller of the pool at a time.
+/// Errors: out_of_memory.
+Result<MachinePeaks> measure_peaks(ThreadPool& pool, int most_rounds = 4);
 
 }  // namespace fathom

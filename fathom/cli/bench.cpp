@@ -412,7 +412,6 @@ Command bench_command() {
   for (Option& option : engine_bench_options(s->load)) options.push_back(std::move(option));
   for (Option& option : serve_bench_options(s->serve)) options.push_back(std::move(option));
   for (Option& option : kernel_bench_options(s->kernels)) options.push_back(std::move(option));
-  options.push_back({.name = "peers", .planned = true});
   // Of the engine's options those that steps know; the others belong to its loop.
   const std::vector<std::string> used = {"context",         "memory-limit", "experts",         "engram",
                                          "step-rows",       "replay",       "numerics",        "drafts",

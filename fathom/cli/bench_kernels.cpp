@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <span>
 
 #include "fathom/backend/kernel_cases.h"
 #include "fathom/base/mapped_file.h"
 #include "fathom/cli/bench_kernels_report.h"
 #include "fathom/cli/interrupt.h"
+#include "fathom/cli/kernel_peer.h"
 #include "fathom/cli/machine.h"
 #include "fathom/cli/program.h"
 #include "fathom/cli/terminal.h"
@@ -18,7 +21,8 @@ namespace {
 
 constexpr double kSampleSeconds = 0.01;  // calls shorter than this are repeated
 constexpr int64_t kRows[] = {1, 2, 4, 8, 16, 64, 512, 2048};
-constexpr int64_t kColdCaches = 4;                // times the level 3 cache
+constexpr int64_t kColdCaches = 4;  // times the level 3 cache
+constexpr double kDisturbed = 1.05;
 constexpr int64_t kWarmBytes = int64_t(6) << 20;  // what the miniature's layers take
 
 /// Every operation that has a case, for completion and checks.
@@ -48,6 +52,7 @@ std::string command_of(const KernelBenchSettings& s, const Common& common) {
   for (const std::string& kernel : s.kernels) text += " --kernel " + kernel;
   if (!s.filter.empty()) text += " --filter \"" + s.filter + "\"";
   for (size_t i = 0; i < s.rows.size(); ++i) text += (i == 0 ? " --rows " : ",") + std::to_string(s.rows[i]);
+  if (!s.peers.empty()) text += " --peers \"" + s.peers + "\"";
   text += " --repeat " + std::to_string(s.repeat);
   if (!common.backend.empty()) text += " --backend " + common.backend;
   if (common.threads) text += " --threads " + std::to_string(*common.threads);
@@ -60,22 +65,39 @@ double seconds_of(const KernelRun& run, const Operations& ops, Queue& queue, int
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / double(calls);
 }
 
-/// Times of a call, sorted: each the mean of as many calls as fit into a sample.
-std::vector<double> measure(const KernelRun& run, const Operations& ops, Queue& queue, int64_t warmup, int64_t repeat) {
+/// Samples of a call: each the mean of as many calls as fit. The peer's in between, in the same order as its names.
+struct Samples {
+  std::vector<double> seconds;
+  std::vector<std::vector<double>> peer_us;
+};
+
+Result<Samples> measure(const KernelRun& run, const Operations& ops, Queue& queue, const KernelBenchSettings& s,
+                        KernelPeer* peer, const PeerProduct& product) {
   double once = seconds_of(run, ops, queue, 1);
   if (once < kSampleSeconds) {
-    for (int64_t i = 0; i < std::max<int64_t>(warmup, 1); ++i) once = seconds_of(run, ops, queue, 2);
+    for (int64_t i = 0; i < std::max<int64_t>(s.warmup, 1); ++i) once = seconds_of(run, ops, queue, 2);
   }
-  const int64_t calls = std::max<int64_t>(1, int64_t(kSampleSeconds / once));
-  std::vector<double> times;
-  for (int64_t i = 0; i < repeat; ++i) times.push_back(seconds_of(run, ops, queue, calls));
-  std::sort(times.begin(), times.end());
-  return times;
+  const auto calls = std::max<int64_t>(1, int64_t(kSampleSeconds / once));
+  Samples samples;
+  samples.peer_us.resize(peer != nullptr ? peer->names().size() : 0);
+  for (int64_t i = 0; i < s.repeat; ++i) {
+    samples.seconds.push_back(seconds_of(run, ops, queue, calls));
+    if (peer == nullptr) continue;
+    const auto us = peer->sample(product, kSampleSeconds);
+    if (!us) return us.error();
+    for (size_t n = 0; n < us->size(); ++n) samples.peer_us[n].push_back((*us)[n]);
+  }
+  return samples;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
 KernelBenchRow row_of(const KernelCase& c, int64_t rows, const KernelWork& work, const MachinePeaks& peaks,
-                      const std::vector<double>& times) {
-  const double seconds = times[times.size() / 2];
+                      const Samples& samples) {
+  const double seconds = median(samples.seconds);
   const KernelBound bound = bound_of(work, peaks);
   KernelBenchRow row;
   row.op = c.op;
@@ -91,8 +113,9 @@ KernelBenchRow row_of(const KernelCase& c, int64_t rows, const KernelWork& work,
   row.bound = name_of(bound.by);
   row.share = bound.seconds / seconds;
   row.arithmetic = name_of(work.arithmetic);
-  row.repeat = int64_t(times.size());
-  row.spread = (times.back() - times.front()) / seconds;
+  row.repeat = int64_t(samples.seconds.size());
+  const auto [fastest, slowest] = std::minmax_element(samples.seconds.begin(), samples.seconds.end());
+  row.spread = (*slowest - *fastest) / seconds;
   return row;
 }
 
@@ -100,36 +123,169 @@ KernelBenchRow row_of(const KernelCase& c, int64_t rows, const KernelWork& work,
 
 std::vector<Option> kernel_bench_options(KernelBenchSettings& settings) {
   const std::string what = "What to measure";
-  return {{.name = "kernel",
-           .value = "OPERATION",
-           .help = "kernels: one operation of the backend; may be given again",
-           .fallback = "all",
-           .group = what,
-           .target = &settings.kernels,
-           .choices = operation_names()},
-          {.name = "filter",
-           .value = "TEXT",
-           .help = "kernels: cases whose line of the table has it, like \"mxfp4\" or \"flash\"",
-           .fallback = "all",
-           .group = what,
-           .target = &settings.filter},
-          {.name = "rows",
-           .value = "N,N,...",
-           .help = "kernels: rows of a call",
-           .fallback = "1,2,4,8,16,64,512,2048",
-           .group = what,
-           .target = &settings.rows,
-           .least = 1,
-           .most = 65536}};
+  return {
+      {.name = "kernel",
+       .value = "OPERATION",
+       .help = "kernels: one operation of the backend, as in fathom bench kernels --kernel linear --rows 1,512; may be "
+               "given again",
+       .fallback = "all",
+       .group = what,
+       .target = &settings.kernels,
+       .choices = operation_names()},
+      {.name = "filter",
+       .value = "TEXT",
+       .help = "kernels: cases whose line of the table has it, like \"mxfp4\" or \"flash\"",
+       .fallback = "all",
+       .group = what,
+       .target = &settings.filter},
+      {.name = "rows",
+       .value = "N,N,...",
+       .help = "kernels: rows of a call",
+       .fallback = "1,2,4,8,16,64,512,2048",
+       .group = what,
+       .target = &settings.rows,
+       .least = 1,
+       .most = 65536},
+      {.name = "peers",
+       .value = "COMMAND",
+       .help = "kernels: a program that times the same products in turns, like \"python3 "
+               "bench/peers/kernels/torch_side.py\"; bench/peers/kernels/run installs what that needs",
+       .fallback = "none",
+       .group = what,
+       .target = &settings.peers}};
 }
 
 Result<void> refuse_kernel_options(const KernelBenchSettings& s) {
   for (const auto& [given, name] : {std::pair(!s.kernels.empty(), "--kernel"), std::pair(!s.filter.empty(), "--filter"),
-                                    std::pair(!s.rows.empty(), "--rows")}) {
+                                    std::pair(!s.rows.empty(), "--rows"), std::pair(!s.peers.empty(), "--peers")}) {
     if (given) return Error{ErrorCode::usage, "only kernels know it", name, "use it with fathom bench kernels"};
   }
   return {};
 }
+
+namespace {
+
+/// What a run has beside its cases: threads with their queues and peaks, and the rows so far.
+class KernelBench {
+ public:
+  KernelBench(const KernelBenchSettings& settings, const Common& common, const Backend& backend, int64_t cases)
+      : s_(settings), common_(common), backend_(backend), progress_("measuring", "cases", cases) {
+    const Machine machine = read_machine();
+    machine_ = machine.processor.empty() ? "unknown processor" : machine.processor;
+    command_ = command_of(settings, common);
+  }
+
+  Result<void> start(const std::vector<int>& threads) {
+    if (!s_.peers.empty()) {
+      auto peer = KernelPeer::start(s_.peers);
+      if (!peer) return peer.error();
+      peer_.emplace(std::move(*peer));
+    }
+    progress_.update(0, "the machine's peaks");
+    for (const int count : threads) {
+      auto queue = backend_.open_queue(count);
+      if (!queue) return queue.error();
+      auto measured = measure_peaks((*queue)->pool);
+      if (!measured) return measured.error();
+      peaks_.push_back(std::move(*measured));
+      queues_.push_back(std::move(*queue));
+      for (KernelBenchRow& row : rows_of(peaks_.back())) {
+        if (auto added = add(std::move(row)); !added) return added.error();
+      }
+    }
+    peak_rows_ = rows_.size();
+    return {};
+  }
+
+  Result<void> run(const KernelCase& c) {
+    const auto make = c.open();
+    if (!make) return make.error();
+    for (const int64_t count : rows_of_case(c, s_)) {
+      const auto ready = (*make)(count);
+      if (!ready) return ready.error();
+      for (size_t t = 0; t < queues_.size(); ++t) {
+        if (interrupted()) return interrupted_error("fathom bench kernels", "run it again");
+        progress_.update(done_++, c.op + " " + c.weights + " " + c.shape + ", rows " + std::to_string(count));
+        const bool both = peer_ && c.n > 0;
+        const int64_t copies =
+            std::max<int64_t>(1, (kColdCaches * level3_bytes()) / std::max<int64_t>(1, 2 * c.n * c.k));
+        const auto samples = measure(*ready, backend_.ops, *queues_[t], s_, both ? &*peer_ : nullptr,
+                                     {count, c.n, c.k, c.model == "flash" ? copies + 1 : 1, peaks_[t].threads});
+        if (!samples) return samples.error();
+        KernelBenchRow row = row_of(c, count, ready->work, peaks_[t], *samples);
+        for (size_t n = 0; n < samples->peer_us.size(); ++n) row.peers.push_back({"", median(samples->peer_us[n])});
+        if (auto added = add(std::move(row)); !added) return added.error();
+      }
+    }
+    return {};
+  }
+
+  /// The peaks once more: where they were disturbed at the start, all shares are too high.
+  Result<void> check_peaks() {
+    for (size_t t = 0; t < queues_.size(); ++t) {
+      progress_.update(done_, "the machine's peaks again");
+      const auto again = measure_peaks(queues_[t]->pool, 1);
+      if (!again) return again.error();
+      const MachinePeaks& first = peaks_[t];
+      const double most = std::max({again->memory / first.memory, again->l3 / first.l3, again->l2 / first.l2,
+                                    again->bf16 / first.bf16, again->int8 / first.int8, again->f32 / first.f32});
+      if (most < kDisturbed) continue;
+      progress_.finish();
+      print_note("fathom: with " + std::to_string(first.threads) + " threads this machine can do " +
+                 fixed(100 * (most - 1), 0) +
+                 " % more than was measured at the start: the shares are too high; run it again on a quiet machine\n");
+    }
+    progress_.finish();
+    return {};
+  }
+
+  Result<int> finish() {
+    if (!common_.json) {
+      const std::string head =
+          backend_.name + " (" + backend_.detail + "), " + machine_ + ", median of " + std::to_string(s_.repeat) + "\n";
+      const std::string text = head + to_peak_table(peaks_) + "bf16 by " + peaks_[0].bf16_by + "; int8 by " +
+                               peaks_[0].int8_by + "; f32 by " + peaks_[0].f32_by +
+                               (peer_ ? "\nbeside bf16 products of " + peer_->version() : "") + "\n\n" +
+                               to_table(std::span<const KernelBenchRow>(rows_).subspan(peak_rows_));
+      if (auto printed = print(text); !printed) return printed.error();
+    }
+    if (!s_.out.empty()) {
+      if (auto written = write_file(s_.out, to_csv(rows_)); !written) return written.error();
+    }
+    return kDone;
+  }
+
+ private:
+  Result<void> add(KernelBenchRow row) {
+    row.backend = backend_.name;
+    row.machine = machine_;
+    row.commit = commit();
+    row.command = command_;
+    if (peer_) {
+      row.peers.resize(peer_->names().size());
+      for (size_t n = 0; n < row.peers.size(); ++n) row.peers[n].name = peer_->names()[n];
+      row.peer_version = peer_->version();
+    }
+    rows_.push_back(std::move(row));
+    if (!common_.json) return {};
+    progress_.finish();
+    return print(to_string(to_json(rows_.back())) + "\n");
+  }
+
+  const KernelBenchSettings& s_;
+  const Common& common_;
+  const Backend& backend_;
+  Progress progress_;
+  std::string machine_, command_;
+  std::optional<KernelPeer> peer_;
+  std::vector<std::unique_ptr<Queue>> queues_;
+  std::vector<MachinePeaks> peaks_;  // one a queue
+  std::vector<KernelBenchRow> rows_;
+  size_t peak_rows_ = 0;
+  int64_t done_ = 0;
+};
+
+}  // namespace
 
 Result<int> run_bench_kernels(const KernelBenchSettings& s, const Common& common) {
   const auto backend = open_backend(common.backend);
@@ -138,77 +294,28 @@ Result<int> run_bench_kernels(const KernelBenchSettings& s, const Common& common
     return Error{ErrorCode::unsupported, "the kernels of " + backend->name + " cannot be timed yet", "--backend",
                  "use --backend cpu; fathom bench decode --per-operation times those of a step"};
   }
-  std::vector<KernelCase> cases;
-  for (KernelCase& c : kernel_cases(kColdCaches * level3_bytes(), kWarmBytes)) {
-    if (wanted(c, s) && !rows_of_case(c, s).empty()) cases.push_back(std::move(c));
-  }
-  if (cases.empty()) {
-    return Error{ErrorCode::usage, "no case has this", "--filter", "leave it out to see all of them in the table"};
-  }
-  const InterruptScope scope;
   std::vector<int> threads{common.threads ? int(*common.threads) : 1};
   if (!common.threads && usable_cpus() > 1) threads.push_back(usable_cpus());
-  std::vector<std::unique_ptr<Queue>> queues;
-  std::vector<MachinePeaks> peaks;
-  std::vector<KernelBenchRow> rows;
-  const Machine machine = read_machine();
-  const std::string command = command_of(s, common);
-  Progress progress("measuring", "cases", [&] {
-    int64_t all = 0;
-    for (const KernelCase& c : cases) all += int64_t(rows_of_case(c, s).size() * threads.size());
-    return all;
-  }());
-  int64_t done = 0;
-  const auto add = [&](KernelBenchRow row) -> Result<void> {
-    row.backend = backend->name;
-    row.machine = machine.processor.empty() ? "unknown processor" : machine.processor;
-    row.commit = commit();
-    row.command = command;
-    rows.push_back(std::move(row));
-    if (!common.json) return {};
-    progress.finish();
-    return print(to_string(to_json(rows.back())) + "\n");
-  };
-  progress.update(0, "the machine's peaks");
-  for (const int count : threads) {
-    auto queue = backend->open_queue(count);
-    if (!queue) return queue.error();
-    auto measured = measure_peaks((*queue)->pool);
-    if (!measured) return measured.error();
-    for (KernelBenchRow& row : rows_of(*measured)) {
-      if (auto added = add(std::move(row)); !added) return added.error();
-    }
-    peaks.push_back(std::move(*measured));
-    queues.push_back(std::move(*queue));
+  std::vector<KernelCase> cases;
+  int64_t count = 0;
+  for (KernelCase& c : kernel_cases(kColdCaches * level3_bytes(), kWarmBytes)) {
+    const size_t rows = rows_of_case(c, s).size();
+    if (!wanted(c, s) || rows == 0) continue;
+    count += int64_t(rows * threads.size());
+    cases.push_back(std::move(c));
   }
-  const size_t first = rows.size();
+  if (cases.empty()) {
+    return Error{ErrorCode::usage, "no case is left", "--kernel, --filter, --rows",
+                 "leave them out to see all in the table"};
+  }
+  const InterruptScope scope;
+  KernelBench bench(s, common, *backend, count);
+  if (auto started = bench.start(threads); !started) return started.error();
   for (const KernelCase& c : cases) {
-    const auto make = c.open();
-    if (!make) return make.error();
-    for (const int64_t count : rows_of_case(c, s)) {
-      const auto run = (*make)(count);
-      if (!run) return run.error();
-      for (size_t t = 0; t < queues.size(); ++t) {
-        if (interrupted()) return interrupted_error("fathom bench kernels", "run it again");
-        progress.update(done++, c.op + " " + c.weights + " " + c.shape + ", rows " + std::to_string(count));
-        const auto times = measure(*run, backend->ops, *queues[t], s.warmup, s.repeat);
-        if (auto added = add(row_of(c, count, run->work, peaks[t], times)); !added) return added.error();
-      }
-    }
+    if (auto measured = bench.run(c); !measured) return measured.error();
   }
-  progress.finish();
-  if (!common.json) {
-    const std::string head = backend->name + " (" + backend->detail + "), " + rows[0].machine + ", median of " +
-                             std::to_string(s.repeat) + "\n";
-    const std::string text = head + to_peak_table(peaks) + "bf16 by " + peaks[0].bf16_by + "; int8 by " +
-                             peaks[0].int8_by + "; f32 by " + peaks[0].f32_by + "\n\n" +
-                             to_table(std::span<const KernelBenchRow>(rows).subspan(first));
-    if (auto printed = print(text); !printed) return printed.error();
-  }
-  if (!s.out.empty()) {
-    if (auto written = write_file(s.out, to_csv(rows)); !written) return written.error();
-  }
-  return kDone;
+  if (auto checked = bench.check_peaks(); !checked) return checked.error();
+  return bench.finish();
 }
 
 }  // namespace fathom::cli

@@ -50,6 +50,11 @@ Json to_json(const KernelBenchRow& r) {
   tree.set("arithmetic", Json::of(r.arithmetic));
   tree.set("repeat", Json::of(r.repeat));
   tree.set("spread", Json::of(r.spread));
+  for (const PeerTime& peer : r.peers) {
+    tree.set(peer.name + "_us", Json::of(peer.us));
+    tree.set(peer.name + "_ratio", Json::of(r.us > 0 ? peer.us / r.us : 0));
+  }
+  if (!r.peers.empty()) tree.set("peer_version", Json::of(r.peer_version));
   tree.set("backend", Json::of(r.backend));
   tree.set("machine", Json::of(r.machine));
   tree.set("commit", Json::of(r.commit));
@@ -65,22 +70,45 @@ std::string to_csv(std::span<const KernelBenchRow> rows) {
 
 std::string to_table(std::span<const KernelBenchRow> rows) {
   using Side = Table::Side;
-  Table table({{"op"},
-               {"weights"},
-               {"shape"},
-               {"model"},
-               {"place"},
-               {"rows", Side::right},
-               {"threads", Side::right},
-               {"us", Side::right},
-               {"GB/s", Side::right},
-               {"GFLOP/s", Side::right},
-               {"bound"},
-               {"share", Side::right},
-               {"spread", Side::right}});
+  std::vector<Table::Column> columns = {{"op"},
+                                        {"weights"},
+                                        {"shape"},
+                                        {"model"},
+                                        {"place"},
+                                        {"rows", Side::right},
+                                        {"threads", Side::right},
+                                        {"us", Side::right},
+                                        {"GB/s", Side::right},
+                                        {"GFLOP/s", Side::right},
+                                        {"bound"},
+                                        {"share", Side::right},
+                                        {"spread", Side::right}};
+  if (!rows.empty()) {
+    for (const PeerTime& peer : rows[0].peers) {
+      columns.push_back({peer.name + " us", Side::right});
+      columns.push_back({"ratio", Side::right});
+    }
+  }
+  Table table(std::move(columns));
   for (const KernelBenchRow& r : rows) {
-    table.add({r.op, r.weights, r.shape, r.model, r.place, with_commas(r.rows), std::to_string(r.threads), brief(r.us),
-               brief(r.gbps), brief(r.gflops), r.bound, percent(r.share), percent(r.spread)});
+    std::vector<std::string> cells = {r.op,
+                                      r.weights,
+                                      r.shape,
+                                      r.model,
+                                      r.place,
+                                      with_commas(r.rows),
+                                      std::to_string(r.threads),
+                                      brief(r.us),
+                                      brief(r.gbps),
+                                      brief(r.gflops),
+                                      r.bound,
+                                      percent(r.share),
+                                      percent(r.spread)};
+    for (const PeerTime& peer : r.peers) {
+      cells.push_back(peer.us > 0 ? brief(peer.us) : "");
+      cells.push_back(peer.us > 0 ? fixed(peer.us / r.us, 2) : "");
+    }
+    table.add(std::move(cells));
   }
   return table.text();
 }

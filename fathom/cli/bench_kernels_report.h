@@ -10,6 +10,12 @@
 
 namespace fathom::cli {
 
+/// The same product by another library, in bf16.
+struct PeerTime {
+  std::string name;  // "torch"
+  double us = 0;     // median; 0: not measured
+};
+
 struct KernelBenchRow {
   std::string op, weights, shape, model, place;
   int64_t rows = 0;
@@ -20,14 +26,16 @@ struct KernelBenchRow {
   double share = 0;   // of that bound
   std::string arithmetic;
   int64_t repeat = 0;
-  double spread = 0;  // (slowest - fastest) / median
+  double spread = 0;            // (slowest - fastest) / median
+  std::vector<PeerTime> peers;  // the same ones in all rows
+  std::string peer_version;
   std::string backend, machine, commit, command;
 };
 
 /// The peaks as rows: op "peak memory", "peak l3", "peak bf16", ..., share 1, us 0.
 std::vector<KernelBenchRow> rows_of(const MachinePeaks& peaks);
 
-/// One flat object; the keys are stable.
+/// One flat object; the keys are stable. With peers also NAME_us and NAME_ratio: how many times as long as ours.
 Json to_json(const KernelBenchRow& row);
 std::string to_csv(std::span<const KernelBenchRow> rows);
 std::string to_table(std::span<const KernelBenchRow> rows);

@@ -2,6 +2,7 @@
 import csv
 import json
 import os
+import sys
 import unittest
 import xml.etree.ElementTree
 from pathlib import Path
@@ -94,6 +95,43 @@ class Bench(ProgramTest):
         self.fails(2, "bench", "prefill", "--lengths", "100", "--context", "50", mentions=["100", "50"])
         self.fails(4, "bench", "prefill", "--lengths", "100", "--memory-limit", "1kB", mentions=["--memory-limit"])
         self.fails(2, "bench", "prefill", "--lengths", "9000", mentions=["9,000", "8,192"])
+
+
+class Kernels(ProgramTest):
+    def test_a_row_says_what_bounds_it_and_a_peer_takes_turns(self):
+        peer = self.folder() / "peer.py"
+        peer.write_text("import json, sys\n"
+                        "print(json.dumps({'peers': ['torch'], 'version': 'torch 0'}), flush=True)\n"
+                        "for line in sys.stdin:\n"
+                        "    asked = json.loads(line)\n"
+                        "    print(json.dumps({'us': {'torch': asked['rows'] * asked['n'] * asked['k']}}), flush=True)\n")
+        path = self.folder() / "kernels.csv"
+        rows = self.succeeds("bench", "kernels", "--kernel", "linear", "--kernel", "rms_norm", "--filter", "miniature", "--rows", "1,3",
+                             "--peers", f"{sys.executable} {peer}", "--out", path, "--json", *QUICK).lines()
+        peaks = [r for r in rows if r["op"].startswith("peak ")]
+        self.assertEqual([r["op"][5:] for r in peaks], ["memory", "l3", "l2", "l1", "bf16", "int8", "f32"])
+        self.assertTrue(all(r["share"] == 1 and r["gbps"] + r["gflops"] > 0 for r in peaks))
+        rows = [r for r in rows if not r["op"].startswith("peak ")]
+        self.assertEqual({r["op"] for r in rows}, {"linear", "rms_norm"})
+        self.assertEqual({r["rows"] for r in rows}, {1, 3})
+        for row in rows:
+            self.assertGreater(row["us"], 0)
+            self.assertIn(row["bound"], ("memory", "cache", "compute"))
+            self.assertTrue(0 < row["share"] < 2, row)
+            n, _, k = row["shape"].partition("x")
+            if row["op"] == "linear" and "/" not in k:
+                self.assertAlmostEqual(row["gflops"] * row["us"] * 1e3, 2 * row["rows"] * int(n) * int(k), delta=1)
+                self.assertAlmostEqual(row["torch_ratio"], row["rows"] * int(n) * int(k) / row["us"], places=3)
+            else:
+                self.assertEqual(row["torch_us"], 0)
+        self.assertEqual(len(list(csv.DictReader(path.read_text().splitlines()))), len(rows) + len(peaks))
+
+    def test_mistakes_are_named(self):
+        self.fails(2, "bench", "kernels", "--lengths", "8", mentions=["--lengths", "--kernel"])
+        self.fails(2, "bench", "kernels", "--kernel", "linaer", mentions=["linaer", "linear"])
+        self.fails(2, "bench", "kernels", "--filter", "no such case", mentions=["--filter"])
+        self.fails(2, "bench", "decode", "--kernel", "linear", mentions=["--kernel", "bench kernels"])
+        self.fails(1, "bench", "kernels", "--rows", "1", "--peers", "true", mentions=["--peers true", "ended"])
 
 
 @unittest.skipUnless((SHARED / "golden/cases.json").exists(), "FATHOM_SHARED does not lead to golden data")

@@ -3,11 +3,13 @@
 #include "fathom/backend/machine_peaks.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "fathom/backend/backend.h"
@@ -22,16 +24,29 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostRounds = 6;
 constexpr int kRuns = 5;                       // the best one counts
 constexpr double kCacheSeconds = 4e-3;         // of a run over a cache, and of one of arithmetic
 constexpr int64_t kRounds = int64_t(1) << 12;  // of the arithmetic loops, a call
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-int64_t cache_bytes(int name, int64_t fallback) {
-  const long bytes = sysconf(name);
-  return bytes > 0 ? int64_t(bytes) : fallback;
+std::string first_word(const std::string& file) {
+  std::string word;
+  std::ifstream(file) >> word;  // empty when there is no such file
+  return word;
+}
+
+/// What the kernel says of cpu0's cache of a level that holds data: "32768K". (sysconf adds up those of other sockets
+/// and of cores that a virtual machine does not have.)
+int64_t cache_bytes(const char* level, int64_t fallback) {
+  for (int i = 0; i < 8; ++i) {
+    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i);
+    if (first_word(folder + "/level") != level || first_word(folder + "/type") == "Instruction") continue;
+    const std::string size = first_word(folder + "/size");
+    const int64_t number = std::atoll(size.c_str());
+    if (number > 0) return number << (size.ends_with('M') ? 20 : 10);
+  }
+  return fallback;
 }
 
 // ------------------------------------------------------------------------------------------------------------ reading
@@ -252,11 +267,11 @@ double operation_rate(ThreadPool& pool, const Arithmetic& arithmetic) {
 
 }  // namespace
 
-int64_t level1_bytes() { return cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10); }
-int64_t level2_bytes() { return cache_bytes(_SC_LEVEL2_CACHE_SIZE, 1 << 20); }
-int64_t level3_bytes() { return cache_bytes(_SC_LEVEL3_CACHE_SIZE, 32 << 20); }
+int64_t level1_bytes() { return cache_bytes("1", 32 << 10); }
+int64_t level2_bytes() { return cache_bytes("2", 1 << 20); }
+int64_t level3_bytes() { return cache_bytes("3", 32 << 20); }
 
-Result<MachinePeaks> measure_peaks(ThreadPool& pool) {
+Result<MachinePeaks> measure_peaks(ThreadPool& pool, int most_rounds) {
   const cpu::Processor processor = cpu::detected_processor();
   MachinePeaks peaks;
   peaks.threads = pool.threads();
@@ -288,8 +303,7 @@ Result<MachinePeaks> measure_peaks(ThreadPool& pool) {
                           {&peaks.l3, &peaks.l3_read, part_of(l3_part)},
                           {&peaks.l2, &peaks.l2_read, part_of(peaks.l2_bytes / 2)},
                           {&peaks.l1, &peaks.l1_read, part_of(peaks.l1_bytes * 3 / 4)}};
-  // Until a round finds nothing better: a neighbour that takes a core for a while must not become the yardstick.
-  for (int round = 0; round < kMostRounds; ++round) {
+  for (int round = 0; round < most_rounds; ++round) {
     bool better = round == 0;
     const auto take = [&](double& peak, double rate) {
       if (rate > 1.02 * peak) better = true;

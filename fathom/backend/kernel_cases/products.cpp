@@ -1,8 +1,5 @@
-// Linear, grouped linear and gate. Products with FP8 and MXFP4 weights count as bf16: their codes are exact in it.
-#include <numeric>
-
-#include "fathom/backend/kernel_cases/copies.h"
-#include "fathom/base/philox.h"
+// Linear. Products with FP8 and MXFP4 weights count as bf16: their codes, and those of Q8 rows, are exact in it.
+#include "fathom/backend/kernel_cases/case_memory.h"
 
 namespace fathom {
 namespace {
@@ -17,14 +14,14 @@ struct Shape {
 };
 
 constexpr DType kBf16 = DType::bf16, kFp8 = DType::f8_e4m3, kFp4 = DType::f4_e2m1;
-// FP8 and MXFP4 weights meet Q8 rows (model.md 14, row 1), but for wo_a (row 6). The second and third format of a shape
-// are not the model's: they show what the format costs.
+// FP8 and MXFP4 weights meet Q8 rows (model.md 14, row 1), but for wo_a (row 6). A format without a place is not the
+// model's: it shows what the formats cost at one shape.
 constexpr Shape kShapes[] = {
     {"flash", "expert w1, w3", kFp8, kFp4, 2304, 5120},
-    {"flash", "shared expert w1, w3", kFp8, kFp8, 2304, 5120},
+    {"flash", "shared w1, w3", kFp8, kFp8, 2304, 5120},
     {"flash", "", kBf16, kBf16, 2304, 5120},
     {"flash", "expert w2", kFp8, kFp4, 5120, 2304},
-    {"flash", "shared expert w2", kFp8, kFp8, 5120, 2304},
+    {"flash", "shared w2", kFp8, kFp8, 5120, 2304},
     {"flash", "", kBf16, kBf16, 5120, 2304},
     {"flash", "", kFp8, kFp4, 32768, 1280},
     {"flash", "wq_b", kFp8, kFp8, 32768, 1280},
@@ -45,44 +42,36 @@ constexpr Shape kShapes[] = {
 
 Result<KernelRun> linear_rows(const Shape& shape, const std::shared_ptr<WeightCopies>& weights, bool cold,
                               int64_t rows) {
-  const auto x = make_activations(shape.x, rows, shape.k * shape.groups);
-  if (!x) return x.error();
-  const auto out = make_activations(DType::bf16, rows, shape.n);
-  if (!out) return out.error();
-  KernelRun run;
-  run.work.cache_bytes = run.work.cache_footprint = x->bytes() + out->bytes();
+  auto memory = std::make_shared<CaseMemory>();
+  memory->keep(weights);
+  Linear op;
+  op.x = memory->rows(shape.x, rows, shape.k * shape.groups);
+  op.out = memory->tensor(DType::bf16, rows, shape.n);
+  op.groups = shape.groups;
+  KernelWork work = on_activations(memory->bytes, 2.0 * double(rows * shape.n * shape.k));
   if (cold) {
-    run.work.memory_bytes = weights->bytes();
+    work.memory_bytes = weights->bytes();
   } else {
-    run.work.cache_bytes += weights->bytes();
-    run.work.cache_footprint += weights->bytes() * weights->count();
+    work.cache_bytes += weights->bytes();
+    work.cache_footprint += weights->bytes() * weights->count();
   }
-  run.work.operations = 2.0 * double(rows * shape.n * shape.k);
-  run.work.arithmetic = Arithmetic::bf16;
-  run.call = [weights, x = *x, out = *out, groups = shape.groups, next = int64_t(0)](const Operations& ops,
-                                                                                     Queue& queue) mutable {
-    Linear op;
-    op.x = x.matrix();
-    op.weight = weights->at(next++);
-    op.out = out.values;
-    op.groups = groups;
-    ops.linear(queue, op);
-  };
-  return run;
+  work.arithmetic = Arithmetic::bf16;
+  return repeats<&Operations::linear>(memory, work, op,
+                                      [weights](Linear& call, int64_t i) { call.weight = weights->at(i); });
 }
 
 KernelCase linear_case(const Shape& shape, const CaseSizes& sizes) {
-  KernelCase c{
-      "linear", weights_name(shape.weight), size_name(shape.n, shape.k), shape.model, shape.place, shape.most_rows, {}};
+  KernelCase c{"linear", weights_name(shape.weight), size_name(shape.n, shape.k), shape.model, shape.place};
+  c.most_rows = shape.most_rows;
+  if (shape.groups == 1) c.n = shape.n, c.k = shape.k;
   if (shape.groups > 1) c.shape += "/" + std::to_string(shape.groups);
   const bool cold = c.model == "flash";
   const int64_t all = cold ? sizes.cold_bytes : sizes.warm_bytes;
-  c.open = [shape, cold, all]() -> Result<std::function<Result<KernelRun>(int64_t)>> {
-    auto weights = WeightCopies::make(shape.weight, shape.n, shape.k, all);
+  c.open = [shape, cold, all]() -> Result<MakeRows> {
+    const auto weights = WeightCopies::make(shape.weight, shape.n, shape.k, all);
     if (!weights) return weights.error();
-    auto shared = std::make_shared<WeightCopies>(std::move(*weights));
-    return std::function<Result<KernelRun>(int64_t)>(
-        [shape, cold, shared](int64_t rows) { return linear_rows(shape, shared, cold, rows); });
+    return MakeRows(
+        [shape, cold, weights = *weights](int64_t rows) { return linear_rows(shape, weights, cold, rows); });
   };
   return c;
 }

@@ -1,0 +1,113 @@
+// fathom/backend/kernel_cases/case_memory.h
+// What the files of this folder share: memory that the cases own, and how a case is put together.
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "fathom/backend/kernel_cases.h"
+#include "fathom/backend/owned_values.h"
+
+namespace fathom {
+
+/// Owner of everything an operation points at. The first failure is kept; what is made after it is empty.
+class CaseMemory {
+ public:
+  std::optional<Error> error;
+  int64_t bytes = 0;  // of all tensors and encoded rows, not of numbers
+
+  /// Zeros.
+  uint8_t* raw(int64_t count);
+  /// Random bytes; none of their pairs is a NaN or infinity of bf16, none of them one of E4M3.
+  uint8_t* random(int64_t count);
+  /// Values in [-1, 1): bf16 or f32, dense.
+  AnyViewMut tensor(DType dtype, int64_t rows, int64_t cols);
+  /// Activations as a product takes them: bf16, f32, or Q8 rows with their scales.
+  Matrix rows(DType dtype, int64_t rows, int64_t cols);
+  /// `count` encoded rows, one behind the other: random codes, scales about 1.
+  uint8_t* encoded(RowFormat format, int64_t count, int64_t channels);
+  /// Index and similar arrays.
+  template <class T>
+  View<T, 1> numbers(std::vector<T> values) {
+    auto kept = std::make_shared<std::vector<T>>(std::move(values));
+    kept_.push_back(kept);
+    return {kept->data(), {int64_t(kept->size())}};
+  }
+  template <class T>
+  View<T, 2> numbers(std::vector<T> values, int64_t cols) {
+    const View<T, 1> all = numbers(std::move(values));
+    return {all.data, {cols > 0 ? all.shape[0] / cols : 0, cols}};
+  }
+  /// Counts as `bytes`: float arrays that an operation reads or writes.
+  View<float, 2> floats(int64_t rows, int64_t cols);
+  RowSet row_set(const std::vector<std::pair<int64_t, int64_t>>& pieces);
+  void keep(std::shared_ptr<const void> owner) { kept_.push_back(std::move(owner)); }
+
+ private:
+  std::vector<std::shared_ptr<const void>> kept_;
+};
+
+/// Copies of one weight matrix, one behind the other.
+class WeightCopies {
+ public:
+  /// Copies of `all_bytes` together, `least` at least. `tile`: rows that share a scale of FP8. Errors: out_of_memory.
+  static Result<std::shared_ptr<WeightCopies>> make(DType dtype, int64_t rows, int64_t cols, int64_t all_bytes,
+                                                    int64_t least = 1, int tile = 32);
+  int64_t count() const { return int64_t(copies_.size()); }
+  int64_t bytes() const { return bytes_; }  // of one copy, scales included
+  const Matrix& at(int64_t i) const { return copies_[size_t(i % count())]; }
+
+ private:
+  Buffer memory_;
+  std::vector<Matrix> copies_;
+  int64_t bytes_ = 0;
+};
+
+/// "fp8" and so on: what the model's users call the formats.
+const char* weights_name(DType dtype);
+const char* weights_name(RowFormat format);
+std::string size_name(int64_t a, int64_t b);  // "2304x5120"
+
+/// `k` different numbers below `count`, rising; the same for the same seed.
+std::vector<int32_t> choose(int64_t count, int64_t k, uint64_t seed);
+
+using MakeRows = std::function<Result<KernelRun>(int64_t rows)>;
+using OpenCase = std::function<Result<MakeRows>()>;
+
+/// A case that keeps nothing from one number of rows to the next.
+inline OpenCase opens(MakeRows make) {
+  return [make = std::move(make)]() -> Result<MakeRows> { return make; };
+}
+
+/// What `Entry` of the table does with `op`, again and again; `change(op, i)` prepares call i (of any number).
+template <auto Entry, class Op, class Change>
+Result<KernelRun> repeats(std::shared_ptr<CaseMemory> memory, const KernelWork& work, Op op, Change change) {
+  if (memory->error) return *memory->error;
+  return KernelRun{work, [memory, op, change, next = int64_t(0)](const Operations& ops, Queue& queue) mutable {
+                     change(op, next++);
+                     (ops.*Entry)(queue, op);
+                   }};
+}
+template <auto Entry, class Op>
+Result<KernelRun> repeats(std::shared_ptr<CaseMemory> memory, const KernelWork& work, Op op) {
+  return repeats<Entry>(std::move(memory), work, op, [](Op&, int64_t) {});
+}
+
+/// Work of an operation on activations only: `bytes` read and written, once each, and as many gone over again.
+inline KernelWork on_activations(int64_t bytes, double operations) {
+  return {.cache_bytes = bytes, .cache_footprint = bytes, .operations = operations};
+}
+
+struct CaseSizes {
+  int64_t cold_bytes, warm_bytes;
+};
+void add_product_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes);
+void add_expert_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes);
+void add_attention_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes);
+void add_row_cases(std::vector<KernelCase>& cases);
+void add_stream_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes);
+void add_engram_cases(std::vector<KernelCase>& cases);
+
+}  // namespace fathom

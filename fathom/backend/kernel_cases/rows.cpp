@@ -1,0 +1,154 @@
+// What a row does by itself: embedding, norm, rotation, rounding; and the draw of a token.
+#include <cmath>
+
+#include "fathom/backend/kernel_cases/case_memory.h"
+
+namespace fathom {
+namespace {
+
+constexpr DType kBf16 = DType::bf16;
+
+Result<KernelRun> norm_rows(int64_t width, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  RmsNorm op;
+  op.x = memory->tensor(kBf16, rows, width);
+  op.weight = memory->tensor(kBf16, 1, width);
+  op.out = memory->tensor(kBf16, rows, width);
+  op.eps = 1e-20f;
+  // A square and its sum, two products.
+  return repeats<&Operations::rms_norm>(memory, on_activations(memory->bytes, 4.0 * double(rows * width)), op);
+}
+
+struct Turned {
+  const char* model;
+  int64_t heads, channels, turned;
+  const char* place;
+};
+constexpr Turned kTurned[] = {{"flash", 64, 512, 64, "queries, 64 turned"},
+                              {"flash", 32, 128, 64, "index queries, 64 turned"},
+                              {"miniature", 8, 64, 16, "queries, 16 turned"}};
+
+Result<KernelRun> rope_rows(const Turned& t, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  std::vector<int64_t> positions;
+  for (int64_t r = 0; r < rows; ++r) positions.push_back(5000 + r);
+  std::vector<float> frequencies;
+  for (int64_t i = 0; i < t.turned / 2; ++i) {
+    frequencies.push_back(float(std::pow(1e4, -2.0 * double(i) / double(t.turned))));
+  }
+  Rope op;
+  op.x = memory->tensor(kBf16, rows, t.heads * t.channels);
+  op.heads = int(t.heads);
+  op.positions = memory->numbers(std::move(positions));
+  const View<float, 1> kept = memory->numbers(std::move(frequencies));
+  op.frequencies = {kept.data, size_t(kept.shape[0])};
+  // Turned channels are read and written; four products and two sums a pair, beside sine and cosine once a row.
+  KernelWork work = on_activations(4 * rows * t.heads * t.turned, 3.0 * double(rows * t.heads * t.turned));
+  work.cache_footprint = memory->bytes;
+  return repeats<&Operations::rope>(memory, work, op);
+}
+
+Result<KernelRun> quantize_rows(int64_t width, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  QuantizeRows op;
+  op.x = memory->tensor(kBf16, rows, width);
+  op.codes = {memory->raw(rows * width), DType::f8_e4m3, rows, width};
+  op.scales = {memory->raw(rows * width / 32), DType::f8_e8m0, rows, width / 32};
+  // A comparison for the largest, a product and a rounding each.
+  return repeats<&Operations::quantize_rows>(memory, on_activations(memory->bytes, 3.0 * double(rows * width)), op);
+}
+
+Result<KernelRun> add_rows(int64_t width, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  AddRows op;
+  op.a = memory->floats(rows, width);
+  op.b = memory->floats(rows, width);
+  op.out = memory->floats(rows, width);
+  return repeats<&Operations::add_rows>(memory, on_activations(memory->bytes, double(rows * width)), op);
+}
+
+// Rows of the embedding, taken at random from a table that no cache holds, once for each of four streams.
+Result<KernelRun> embed_rows(const std::shared_ptr<WeightCopies>& table, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  memory->keep(table);
+  constexpr int kStreams = 4;
+  // Half of the table at a time, and from call to call another half, so that the same rows do not come again.
+  constexpr int64_t kStep = 1009;
+  const AnyView all = table->at(0).values;
+  const int64_t half = all.rows / 2;
+  Embed op;
+  op.streams = kStreams;
+  op.out = memory->tensor(kBf16, rows, kStreams * all.cols);
+  KernelWork work = on_activations(memory->bytes, 0);
+  work.memory_bytes = rows * all.cols * 2;
+  std::vector<int32_t> ids;
+  for (int64_t r = 0; r < rows; ++r) {
+    ids.push_back(int32_t(uint64_t(philox(1, {uint32_t(r), 0, 0, 0})[0]) * uint64_t(half) >> 32));
+  }
+  op.ids = memory->numbers(std::move(ids));
+  return repeats<&Operations::embed>(
+      memory, work, op, [all, half](Embed& call, int64_t i) { call.table = all.slice(i * kStep % half, half); });
+}
+
+// Peaked logits, as a model's are: powers of uniform numbers.
+Result<KernelRun> sample_rows(int64_t vocabulary, float top_p, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  Sample op;
+  View<float, 2> logits = memory->floats(rows, vocabulary);
+  if (memory->error) return *memory->error;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (float& logit : logits.row(r)) logit *= 12 * logit * logit;
+  }
+  std::vector<RowSampling> settings(size_t(rows), RowSampling{.top_p = top_p});
+  for (size_t r = 0; r < settings.size(); ++r) settings[r].position = uint32_t(r);
+  const View<RowSampling, 1> kept = memory->numbers(std::move(settings));
+  op.logits = logits;
+  op.rows = {kept.data, size_t(rows)};
+  op.ids = memory->numbers(std::vector<int32_t>(size_t(rows)));
+  return repeats<&Operations::sample>(memory, on_activations(memory->bytes, 0), op);
+}
+
+}  // namespace
+
+void add_row_cases(std::vector<KernelCase>& cases) {
+  const auto add = [&](const char* op, const char* weights, const std::string& shape, const char* model,
+                       const char* place, int64_t most_rows, OpenCase open) {
+    KernelCase c{op, weights, shape, model, place};
+    c.most_rows = most_rows;
+    c.open = std::move(open);
+    cases.push_back(std::move(c));
+  };
+  const auto open_width = [](auto rows_of, int64_t width) {
+    return opens([rows_of, width](int64_t rows) { return rows_of(width, rows); });
+  };
+  const auto open_table = [](int64_t vocabulary, int64_t hidden) -> OpenCase {
+    return [vocabulary, hidden]() -> Result<MakeRows> {
+      const auto table = WeightCopies::make(kBf16, vocabulary, hidden, 0);
+      if (!table) return table.error();
+      return MakeRows([table = *table](int64_t rows) { return embed_rows(table, rows); });
+    };
+  };
+  // A third of Flash's table: 441 MB, which no cache holds.
+  add("embed", "bf16", "43093x5120", "flash", "4 streams", 2048, open_table(43093, 5120));
+  add("rms_norm", "", "5120", "flash", "attention, experts", 2048, open_width(norm_rows, 5120));
+  add("rms_norm", "", "1280", "flash", "queries", 2048, open_width(norm_rows, 1280));
+  add("rms_norm", "", "256", "miniature", "attention, experts", 2048, open_width(norm_rows, 256));
+  for (const Turned& t : kTurned) {
+    add("rope", "", size_name(t.heads, t.channels), t.model, t.place, 2048,
+        opens([t](int64_t rows) { return rope_rows(t, rows); }));
+  }
+  add("quantize_rows", "", "5120", "flash", "Q8", 2048, open_width(quantize_rows, 5120));
+  add("quantize_rows", "", "256", "miniature", "Q8", 2048, open_width(quantize_rows, 256));
+  add("add_rows", "", "129280", "flash", "logits", 64, open_width(add_rows, 129280));
+  add("add_rows", "", "2880", "miniature", "logits", 2048, open_width(add_rows, 2880));
+  for (const float top_p : {1.0f, 0.95f}) {
+    const auto open = [top_p](int64_t vocabulary) {
+      return opens([top_p, vocabulary](int64_t rows) { return sample_rows(vocabulary, top_p, rows); });
+    };
+    const char* place = top_p < 1 ? "top-p 0.95" : "all tokens";
+    add("sample", "", "129280", "flash", place, 64, open(129280));
+    add("sample", "", "2880", "miniature", place, 64, open(2880));
+  }
+}
+
+}  // namespace fathom

@@ -1,0 +1,100 @@
+// Hyper-connections: the mixing weights with Sinkhorn, and the four streams (model.md 4).
+#include "fathom/backend/kernel_cases/case_memory.h"
+
+namespace fathom {
+namespace {
+
+constexpr int64_t kStreams = 4, kMixes = (2 + kStreams) * kStreams;
+constexpr DType kBf16 = DType::bf16;
+
+struct Site {
+  const char* model;
+  int64_t hidden;
+};
+constexpr Site kSites[] = {{"flash", 5120}, {"miniature", 256}};
+
+Result<KernelRun> mixes_rows(const Site& site, const std::shared_ptr<WeightCopies>& fn, bool cold, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  memory->keep(fn);
+  const int64_t width = kStreams * site.hidden;
+  StreamMixes op;
+  op.streams = memory->tensor(kBf16, rows, width);
+  op.pre = memory->floats(rows, kStreams);
+  op.post = memory->floats(rows, kStreams);
+  op.comb = memory->floats(rows, kStreams * kStreams);
+  op.scale = memory->numbers(std::vector<float>{0.5f, 1, 1.5f});
+  op.base = memory->numbers(std::vector<float>(size_t(kMixes), 0.1f));
+  // The products, the sum of squares, and 20 rounds over a 4 x 4 matrix: a sum and a division each way.
+  const double sinkhorn = double(op.iterations) * 4 * kStreams * kStreams;
+  KernelWork work =
+      on_activations(memory->bytes, double(rows) * (2.0 * double(kMixes * width) + 2.0 * double(width) + sinkhorn));
+  (cold ? work.memory_bytes : work.cache_bytes) += fn->bytes();
+  if (!cold) work.cache_footprint += fn->bytes() * fn->count();
+  return repeats<&Operations::stream_mixes>(memory, work, op,
+                                            [fn](StreamMixes& call, int64_t i) { call.fn = fn->at(i).values; });
+}
+
+Result<KernelRun> collapse_rows(const Site& site, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  StreamCollapse op;
+  op.streams = memory->tensor(kBf16, rows, kStreams * site.hidden);
+  op.pre = memory->floats(rows, kStreams);
+  op.out = memory->tensor(kBf16, rows, site.hidden);
+  const double operations = 2.0 * double(rows * kStreams * site.hidden);
+  return repeats<&Operations::stream_collapse>(memory, on_activations(memory->bytes, operations), op);
+}
+
+Result<KernelRun> spread_rows(const Site& site, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  StreamSpread op;
+  op.y = memory->tensor(kBf16, rows, site.hidden);
+  op.post = memory->floats(rows, kStreams);
+  op.comb = memory->numbers(std::vector<float>(size_t(rows * kStreams * kStreams), 0.25f), kStreams * kStreams);
+  op.streams = memory->tensor(kBf16, rows, kStreams * site.hidden);
+  const int64_t again = rows * (kStreams * site.hidden * 2 + kStreams * kStreams * 4);  // streams written, comb read
+  const double operations = 2.0 * double(rows * kStreams * (kStreams + 1) * site.hidden);
+  KernelWork work = on_activations(memory->bytes + again, operations);
+  work.cache_footprint = memory->bytes;
+  return repeats<&Operations::stream_spread>(memory, work, op);
+}
+
+Result<KernelRun> mean_rows(const Site& site, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  StreamMean op;
+  op.streams = memory->tensor(kBf16, rows, kStreams * site.hidden);
+  op.count = int(kStreams);
+  op.out = memory->tensor(kBf16, rows, site.hidden);
+  const double operations = double(rows * kStreams * site.hidden);
+  return repeats<&Operations::stream_mean>(memory, on_activations(memory->bytes, operations), op);
+}
+
+KernelCase mixes_case(const Site& site, const CaseSizes& sizes) {
+  KernelCase c{"stream_mixes", "f32", size_name(kMixes, kStreams * site.hidden), site.model, "mHC, 20 Sinkhorn rounds"};
+  c.most_rows = 2048;
+  const bool cold = c.model == "flash";
+  c.open = [site, cold, all = cold ? sizes.cold_bytes : sizes.warm_bytes]() -> Result<MakeRows> {
+    const auto fn = WeightCopies::make(DType::f32, kMixes, kStreams * site.hidden, all);
+    if (!fn) return fn.error();
+    return MakeRows([site, fn = *fn, cold](int64_t rows) { return mixes_rows(site, fn, cold, rows); });
+  };
+  return c;
+}
+
+}  // namespace
+
+void add_stream_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes) {
+  for (const Site& site : kSites) cases.push_back(mixes_case(site, sizes));
+  const auto add = [&](const char* op, auto rows_of) {
+    for (const Site& site : kSites) {
+      KernelCase c{op, "", size_name(kStreams, site.hidden), site.model, "mHC"};
+      c.most_rows = 2048;
+      c.open = opens([site, rows_of](int64_t rows) { return rows_of(site, rows); });
+      cases.push_back(std::move(c));
+    }
+  };
+  add("stream_collapse", collapse_rows);
+  add("stream_spread", spread_rows);
+  add("stream_mean", mean_rows);
+}
+
+}  // namespace fathom
