@@ -56,12 +56,32 @@ Result<void> check_answerable(const recipe::CodecRequest& request) {
   return check_constraint_of(request);
 }
 
+int64_t least_tokens(std::string_view text, const Tokenizer& tokenizer) {
+  constexpr size_t kCounted = size_t(1) << 20;
+  if (text.size() < kCounted) return 0;
+  size_t longest = 1;
+  for (int32_t id = 0; id < tokenizer.size(); ++id) longest = std::max(longest, tokenizer.bytes_of(id).size());
+  return int64_t(text.size() / longest);
+}
+
+Error at_least(Error too_long) {
+  constexpr std::string_view kBefore = "you requested ";
+  const size_t at = too_long.message.find(kBefore);
+  if (at != std::string::npos) too_long.message.insert(at + kBefore.size(), "at least ");
+  return too_long;
+}
+
 Result<Question> question_of(const recipe::CodecRequest& request, const recipe::ConversionOptions& options,
                              const Tokenizer& tokenizer, const RequestLimits& limits) {
   if (auto answerable = check_answerable(request); !answerable) return answerable.error();
   const recipe::ConvertedRequest& converted = request.converted;
   Question question;
-  auto ids = recipe::encode(recipe::render(converted, options), tokenizer);
+  const recipe::Prompt prompt = recipe::render(converted, options);
+  const int64_t least = least_tokens(prompt.text, tokenizer);
+  if (auto fits = recipe::resolve_max_tokens(converted, least, limits.context); !fits && least > 0) {
+    return at_least(fits.error());
+  }
+  auto ids = recipe::encode(prompt, tokenizer);
   if (!ids) return ids.error();
   auto most = recipe::resolve_max_tokens(converted, int64_t(ids->size()), limits.context);
   if (!most) return most.error();

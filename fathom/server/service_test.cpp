@@ -92,6 +92,25 @@ TEST_F(ServiceTest, Case_http_01_APromptLongerThanTheContextIsToldWithItsNumbers
   EXPECT_EQ(fake.submitted, 0);
 }
 
+// Counting 2 MiB of one letter takes 60 MB. That it has too many tokens is certain before.
+TEST_F(ServiceTest, WhatCannotFitIsRefusedWithoutCountingIt) {
+  const std::string text = "\"" + std::string(size_t(2) << 20, 'a') + "\"";
+  for (const auto& [path, body] :
+       {std::pair("/v1/chat/completions", R"({"model":"DeepSeek-V4.1-Flash","messages":[{"role":"user","content":)" +
+                                              text + R"(}],"max_tokens":5})"),
+        std::pair("/v1/completions", R"({"model":"DeepSeek-V4.1-Flash","prompt":)" + text + R"(,"max_tokens":5})")}) {
+    const auto refused = ask("POST", path, body);
+    EXPECT_EQ(refused->status, 400);
+    EXPECT_EQ(refused->at("error", "code").text, "context_length_exceeded");
+    const std::string message = refused->at("error", "message").text;
+    const std::string before = "However, you requested at least ";
+    ASSERT_NE(message.find(before), std::string::npos) << message;
+    const int64_t least = std::stoll(message.substr(message.find(before) + before.size()));
+    EXPECT_GT(least, 4096) << message;
+    EXPECT_LE(least, int64_t(mini_tokenizer().encode_plain(text).size())) << message;
+  }
+}
+
 TEST_F(ServiceTest, Case_http_07_UnsupportedValuesAreRefusedAtOnce) {
   std::string stops = R"(,"stop":[)";
   for (int i = 0; i < 17; ++i) stops += std::string(i > 0 ? "," : "") + "\"s" + std::to_string(i) + "\"";
@@ -325,7 +344,12 @@ TEST_F(ServiceTest, MetricsCountRequestsAnswersAndTokens) {
   fake.answer = [this](const Request&) { return says("ok", 2); };
   ask("POST", "/v1/chat/completions", chat());
   ask("POST", "/v1/chat/completions", chat(R"(,"n":2)"));
-  const auto shown = ask("GET", "/metrics");
+  auto shown = ask("GET", "/metrics");
+  // An answer is counted when it has been given, which may be a moment after the client has it.
+  for (int i = 0; i < 200 && shown->body.find("answer_tokens_total 0\n") != std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    shown = ask("GET", "/metrics");
+  }
   EXPECT_EQ(shown->field("content-type"), "text/plain; version=0.0.4; charset=utf-8");
   for (const char* line :
        {R"(fathom_server_requests_total{route="/v1/chat/completions",status="200"} 1)",

@@ -134,6 +134,10 @@ Result<TextCompletionRequest> read_text_completion(std::string_view text, const 
   out.model = body["model"].text();
   const bool with_special = body["add_special_tokens"].optional_flag().value_or(true);
   Request& request = out.question.request;
+  if (const Json* prompt = tree->find("prompt"); prompt != nullptr && prompt->is_string()) {
+    const int64_t least = least_tokens(prompt->text, tokenizer);
+    if (least > limits.context) return at_least(too_long(least, 0, limits.context));
+  }
   request.ids = tokens_of(body["prompt"], with_special, tokenizer);
   refuse_unsupported(body);
   read_sampling(body, tree->find("logit_bias"), request.sampling);

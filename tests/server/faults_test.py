@@ -32,6 +32,10 @@ def setUpModule():
     server = Server("--context", "8192", "--log-level", "warn")
     for n in range(8):
         server.chat(f"What is {n} + 5?")
+    if LONG:  # the cache of all sequences has been in use
+        for stream in [open_stream(server, 2000, prompt=f"Count from {n}.") for n in range(16)]:
+            assert rest_of(stream)[1]
+            stream.close()
 
 
 def tearDownModule():
@@ -263,10 +267,10 @@ class LargeBody(FaultTest):
         """Hostile ones of so many MiB, each with what its refusal says."""
         size = self.MIB << 20
         message = b'{"role":"user","content":"hi"}'
-        yield "one long text", json.dumps(chat_body("a" * size)).encode(), "maximum context length is 8192"
+        yield "one long text", json.dumps(chat_body("a" * size)).encode(), "maximum context length is 8192 tokens. However, you requested at least "
         messages = b",".join([message] * (size // (len(message) + 1)))
         yield ("many messages", b'{"model":"%s","messages":[%s]}' % (MODEL.encode(), messages),
-               "more than 1500000 values" if LONG else "maximum context length is 8192")
+               "more than 1500000 values" if LONG else "maximum context length is 8192 tokens. However, you requested at least ")
         yield "only brackets", b'{"model":"x","messages":[' + b"[],0," * (size // 5) + b"0]}", "more than 1500000 values"
         yield "deep", b'{"model":"x","messages":' + b"[" * (size // 2) + b"]" * (size // 2) + b"}", "127 levels"
 
@@ -295,17 +299,13 @@ class IdleConnections(FaultTest):
         if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < self.COUNT + 200:
             self.skipTest("the limit of open files is too low")
         server.get("/health")
-        with self.nothing_leaks(server) as seen:
+        # Asio keeps 300 bytes a descriptor for the next ones, and each lies in a page of its own.
+        with self.nothing_leaks(server, 8 * 1024 + 5 * self.COUNT) as seen:
             before, descriptors = server.resident_kib(), server.descriptors()
             begun = time.monotonic()
-            idle = []
-            for _ in range(self.COUNT):
-                idle.append(connect(server))
-                idle[-1].sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-            for connection in idle:
-                self.assertIn(b" 200 ", connection.recv(4096))
-            took = time.monotonic() - begun
-            each = (server.resident_kib() - before) / self.COUNT
+            idle = self.open_idle()
+            took, most = time.monotonic() - begun, server.resident_kib()
+            each = (most - before) / self.COUNT
             self.assertGreaterEqual(server.metric("fathom_server_connections"), self.COUNT)
             if not SANITIZED:
                 self.assertLess(each, 16)
@@ -321,8 +321,20 @@ class IdleConnections(FaultTest):
                 seen["seconds_until_the_server_closed"] = time.monotonic() - begun
             for connection in idle:
                 connection.close()
+            for connection in self.open_idle():  # they take what the first ones left
+                connection.close()
+            if not SANITIZED:
+                self.assertLess(server.resident_kib(), most + 4096)
         saw("idle connections", connections=self.COUNT, seconds_to_open=took, kib_each=each, processor_share=share,
             slowest_health=others.slowest["/health"], slowest_chat=others.slowest["chat"], **seen)
+
+    def open_idle(self):
+        idle = [connect(server) for _ in range(self.COUNT)]
+        for connection in idle:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        for connection in idle:
+            self.assertIn(b" 200 ", connection.recv(4096))
+        return idle
 
     def test_with_few_descriptors_too_many_connections_are_told_so(self):
         few = Server("--log-level", "warn", before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128)))
@@ -409,11 +421,11 @@ class DiskFull(FaultTest):
 
 
 class Killed(FaultTest):
-    ROUNDS, SECONDS = (20, 3) if LONG else (1, 1.5)
+    ROUNDS, SECONDS = (10, 3) if LONG else (1, 1.5)
 
     def test_what_is_kept_is_whole_or_not_there_and_the_next_start_takes_the_port_at_once(self):
         with tempfile.TemporaryDirectory() as name:
-            folder, before, last, lost = Path(name), {}, None, 0
+            folder, before, lost, longest = Path(name), {}, 0, 0.0
             to = Server("--response-store", name, "--log-level", "warn")
             self.addCleanup(lambda: to.end())
             for _ in range(self.ROUNDS):
@@ -439,14 +451,15 @@ class Killed(FaultTest):
                 before |= answered
                 there = {one for one in before if to.get(f"/v1/responses/{one}").status == 200}
                 self.assertEqual(there, {path.stem for path in folder.glob("*.json")} & set(before))
-                # Answers of the last moment may not have been written; what was lost before stays lost.
-                for one in set(answered) - there:
-                    self.assertLess(killed - answered[one], 1 + (PATIENCE if SANITIZED else 0))
-                lost += len(set(answered) - there)
+                # Answers of the last moment may not have been written.
+                not_kept = [killed - answered[one] for one in set(answered) - there]
+                self.assertLess(max(not_kept, default=0), PATIENCE)
+                lost, longest = lost + len(not_kept), max([longest, *not_kept])
                 before = {one: before[one] for one in there}
                 last = next(iter(there))
                 self.assertEqual(to.post("/v1/responses", responses_body("And?", previous_response_id=last)).status, 200)
-            saw("kill -9 and restart", rounds=self.ROUNDS, kept=len(before), lost_of_the_last_moment=lost, damaged=0,
+            self.assertEqual(to.end(), 0)
+            saw("kill -9 and restart", rounds=self.ROUNDS, kept=len(before), lost_of_the_last_moment=lost, seconds_of_that_moment=longest, damaged=0,
                 seconds_until_ready=restarted)
 
     def write(self, to, answered):

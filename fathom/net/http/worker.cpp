@@ -34,11 +34,11 @@ void Worker::start() {
 
 void Worker::tick() {
   now_ = Clock::now();
+  give_memory_back();  // of what closed before: what closes now is freed when this function has returned
   // Backwards: a connection that closes takes the last one's place.
   for (size_t i = connections_.size(); i > 0; --i) {
     if (i <= connections_.size()) connections_[i - 1]->on_tick(now_);
   }
-  give_memory_back();
   timer_.expires_after(tick_);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) tick();
