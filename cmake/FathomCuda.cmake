@@ -1,6 +1,5 @@
 # Included with -DFATHOM_CUDA=ON (preset cuda): finds nvcc 13 and enables CUDA for sm_90a, the arch of H100 and H200.
-# The kernels belong in fathom/backend/cuda/. While that folder does not exist, nothing but this check changes, and the
-# program says `cuda: not compiled in`.
+# The kernels lie in fathom/backend/cuda/.
 if(NOT CMAKE_CUDA_COMPILER)
   find_program(nvcc nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
   if(NOT nvcc)
@@ -16,14 +15,10 @@ if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
   message(FATAL_ERROR "fathom: nvcc is ${CMAKE_CUDA_COMPILER_VERSION} (${CMAKE_CUDA_COMPILER}): 13.0 or newer is needed; "
                       "name another one with -DCMAKE_CUDA_COMPILER=.")
 endif()
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 knows nvcc's C++17 only
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 find_package(CUDAToolkit 13.0 REQUIRED)
-
-if(EXISTS ${CMAKE_SOURCE_DIR}/fathom/backend/cuda)
-  set(FATHOM_HAS_CUDA_BACKEND ON)
-else()
-  set(FATHOM_HAS_CUDA_BACKEND OFF)
-  message(STATUS "fathom: nvcc ${CMAKE_CUDA_COMPILER_VERSION} is ready, but fathom/backend/cuda holds nothing yet: "
-                 "the program is built without it.")
-endif()

@@ -1,18 +1,21 @@
-# fathom_room(NAME [LINKS room|library ...] [NOT_IN_CODEC source|library ...] [IN_CODEC source ...])
+# fathom_room(NAME [LINKS room|library ...] [NOT_IN_CODEC source|library ...] [IN_CODEC source ...] [EXCEPT source ...])
 #
 # One room of docs/architecture.md = one static library fathom_NAME of the folder's sources. `thing_test.cpp` stands
 # beside `thing.cpp` and goes into the test program NAME_test, `thing_bench.cpp` into NAME_bench, `thing_fuzz.cpp`
 # becomes a libFuzzer program of its own. LINKS names what the room may use; scripts/check-layers reads this line.
 # A folder inside with a CMakeLists.txt of its own is a part of the room with a target of its own, fathom_ROOM_FOLDER.
 # NOT_IN_CODEC: what the codec can do without, so that it builds alone (FATHOM_CODEC_ONLY) with fewer libraries;
-# IN_CODEC: the few sources that it needs.
+# IN_CODEC: the few sources that it needs. EXCEPT: sources that this build cannot compile.
 function(fathom_room name)
-  cmake_parse_arguments(ROOM "" "" "LINKS;NOT_IN_CODEC;IN_CODEC" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "LINKS;NOT_IN_CODEC;IN_CODEC;EXCEPT" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*.S)
   file(GLOB parts CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*/CMakeLists.txt)
   foreach(part ${parts})
     get_filename_component(folder ${part} DIRECTORY)
     list(FILTER sources EXCLUDE REGEX "^${folder}/")
+  endforeach()
+  foreach(source ${ROOM_EXCEPT})
+    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${source})
   endforeach()
   set(tests ${sources})
   set(benches ${sources})

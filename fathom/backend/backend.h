@@ -3,6 +3,7 @@
 // a value; choosing one is choosing a row of this table. `reference` and `cpu` share memory and queue and differ in
 // operations.
 #pragma once
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,20 +17,38 @@
 namespace fathom {
 
 /// Where work is ordered: an operation that is given a queue may use everything that earlier ones on it wrote. On the
-/// CPU backends operations finish before they return. One thread at a time uses a queue.
+/// CPU backends operations finish before they return; on a device they may go on, and wait() waits for them. One thread
+/// at a time uses a queue.
 struct Queue {
   explicit Queue(int threads) : pool(threads) {}
+  virtual ~Queue() = default;
+  /// Returns when everything that was queued is done: before the processor reads what operations wrote, and before it
+  /// writes again what they read.
+  virtual void wait() {}
   ThreadPool pool;
 };
 
+/// A backend's memory. On a device there are two kinds: the device's own, and shared memory, which the processor and
+/// operations both read and write. Operations take views of either, and of ordinary memory of the process; that is
+/// copied, and an operation that writes some waits.
 struct Memory {
   /// 64-byte aligned, zero-filled, untouched pages stay unmapped. Errors: out_of_memory with the size.
   Result<Buffer> (*allocate)(int64_t bytes) = nullptr;
-  bool host_visible = true;  // the CPU may read and write it directly
+  bool host_visible = true;  // the CPU may read and write what `allocate` gives
+  /// Shared memory; null: `allocate` gives it. Slow for the device: for small arrays and what the processor reads.
+  Result<Buffer> (*allocate_shared)(int64_t bytes) = nullptr;
+  /// Copies between memory of any kind, after everything queued before, and waits; null: plain memory.
+  void (*copy_bytes)(void* to, const void* from, int64_t bytes) = nullptr;
+
+  Result<Buffer> shared(int64_t bytes) const { return allocate_shared ? allocate_shared(bytes) : allocate(bytes); }
+  void copy(void* to, const void* from, int64_t bytes) const {
+    if (copy_bytes) return copy_bytes(to, from, bytes);
+    if (bytes > 0) std::memcpy(to, from, size_t(bytes));
+  }
 };
 
 struct Backend {
-  std::string name;  // "reference", "cpu"
+  std::string name;  // "reference", "cpu", "cuda"
   Memory memory;
   Operations ops;
   std::string detail;  // for people: instruction set in use
@@ -48,5 +67,8 @@ Backend reference_backend();
 /// The fastest variants for this processor; FATHOM_CPU_ISA (portable, avx2, avx512, amx) caps the instruction set.
 /// Errors: usage for an unknown FATHOM_CPU_ISA, unsupported when the processor lacks the one that is asked for.
 Result<Backend> cpu_backend();
+/// The first GPU that CUDA shows (CUDA_VISIBLE_DEVICES counts), of compute capability 9.0.
+/// Errors: unsupported when it is not compiled in, or the machine has no such GPU or no driver for it.
+Result<Backend> cuda_backend();
 
 }  // namespace fathom

@@ -34,7 +34,7 @@ Result<std::unique_ptr<Queue>> open_queue(int threads) {
 }  // namespace
 
 Backend host_backend(std::string name, const Operations& operations, std::string detail) {
-  return Backend{std::move(name), Memory{allocate, true}, operations, std::move(detail), open_queue};
+  return Backend{std::move(name), Memory{.allocate = allocate}, operations, std::move(detail), open_queue};
 }
 
 Backend reference_backend() { return host_backend("reference", reference_operations(), "scalar, in double"); }

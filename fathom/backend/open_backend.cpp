@@ -2,15 +2,16 @@
 
 namespace fathom {
 
-std::vector<std::string> present_backends() { return {"cpu", "reference"}; }
+std::vector<std::string> present_backends() {
+  std::vector<std::string> names{"cpu", "reference"};
+  if (cuda_backend().ok()) names.insert(names.begin() + 1, "cuda");
+  return names;
+}
 
 Result<Backend> open_backend(std::string_view name) {
   if (name.empty() || name == "cpu") return cpu_backend();
   if (name == "reference") return reference_backend();
-  if (name == "cuda") {
-    return Error{ErrorCode::unsupported, "the backend cuda is not compiled in", "--backend cuda",
-                 "build with the preset cuda, or use --backend cpu"};
-  }
+  if (name == "cuda") return cuda_backend();
   if (name == "ascend") {
     return Error{ErrorCode::unsupported, "the backend ascend is not compiled in", "--backend ascend",
                  "install CANN and build on that machine, or use --backend cpu"};

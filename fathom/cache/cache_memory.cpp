@@ -1,7 +1,6 @@
 #include "fathom/cache/cache_memory.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace fathom {
 namespace {
@@ -21,6 +20,7 @@ void pieces_of(int capacity, int window, int64_t position, const Run& run) {
 
 Result<CacheMemory> CacheMemory::allocate(const Memory& memory, CacheLayout layout, int32_t blocks, int32_t slots) {
   CacheMemory out;
+  out.memory_ = memory;
   auto block_bytes = memory.allocate((int64_t(blocks) + 1) * layout.block_bytes);
   if (!block_bytes) return block_bytes.error();
   auto slot_bytes = memory.allocate((int64_t(slots) + 1) * layout.slot_bytes);
@@ -45,13 +45,12 @@ RingRegion CacheMemory::ring(size_t spec, View<const int32_t, 1> slots) const {
 }
 
 void CacheMemory::copy_block(int32_t from, int32_t to) {
-  std::memcpy(blocks_.data() + to * layout_.block_bytes, blocks_.data() + from * layout_.block_bytes,
-              size_t(layout_.block_bytes));
+  memory_.copy(blocks_.data() + to * layout_.block_bytes, blocks_.data() + from * layout_.block_bytes,
+               layout_.block_bytes);
 }
 
 void CacheMemory::copy_slot(int32_t from, int32_t to) {
-  std::memcpy(slots_.data() + to * layout_.slot_bytes, slots_.data() + from * layout_.slot_bytes,
-              size_t(layout_.slot_bytes));
+  memory_.copy(slots_.data() + to * layout_.slot_bytes, slots_.data() + from * layout_.slot_bytes, layout_.slot_bytes);
 }
 
 int64_t CacheMemory::window_bytes(std::span<const size_t> rings, int window) const {
@@ -68,7 +67,7 @@ void CacheMemory::save_windows(std::span<const size_t> rings, int window, int32_
     const int64_t bytes = layout_.specs[spec].bytes_per_entry;
     const uint8_t* ring = slots_.data() + slot * layout_.slot_bytes + layout_.offset[spec];
     pieces_of(*layout_.specs[spec].window, window, position, [&](int64_t place, int64_t entries) {
-      std::memcpy(to, ring + place * bytes, size_t(entries * bytes));
+      memory_.copy(to, ring + place * bytes, entries * bytes);
       to += entries * bytes;
     });
   }
@@ -82,7 +81,7 @@ void CacheMemory::restore_windows(std::span<const size_t> rings, int window, int
     const int64_t bytes = layout_.specs[spec].bytes_per_entry;
     uint8_t* ring = slots_.data() + slot * layout_.slot_bytes + layout_.offset[spec];
     pieces_of(*layout_.specs[spec].window, window, position, [&](int64_t place, int64_t entries) {
-      std::memcpy(ring + place * bytes, from, size_t(entries * bytes));
+      memory_.copy(ring + place * bytes, from, entries * bytes);
       from += entries * bytes;
     });
   }

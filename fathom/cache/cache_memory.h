@@ -21,13 +21,13 @@ class CacheMemory {
   /// The ring spec number `spec` of these slots [sequences].
   RingRegion ring(size_t spec, View<const int32_t, 1> slots) const;
 
-  /// Copies a whole block or slot (copy-on-write of a fork). Host memory only.
+  /// Copies a whole block or slot (copy-on-write of a fork).
   void copy_block(int32_t from, int32_t to);
   void copy_slot(int32_t from, int32_t to);
 
   /// The last `window` entries before `position` of these ring specs, ring by ring and in order of position: it does
   /// not matter where in their rings they lie. save gathers them from a slot into `out`, restore scatters them into a
-  /// slot; both have window_bytes. The rings hold them all (ring_holds). Host memory only. Source: spec/engine.md R-21.
+  /// slot; both have window_bytes. The rings hold them all (ring_holds). Source: spec/engine.md R-21.
   int64_t window_bytes(std::span<const size_t> rings, int window) const;
   void save_windows(std::span<const size_t> rings, int window, int32_t slot, int64_t position,
                     std::span<uint8_t> out) const;
@@ -35,8 +35,11 @@ class CacheMemory {
                        std::span<const uint8_t> in);
 
   int64_t bytes() const { return blocks_.bytes() + slots_.bytes(); }
+  /// Where the bytes lie: through its copy() they can be read whatever memory it is.
+  const Memory& memory() const { return memory_; }
 
  private:
+  Memory memory_;
   CacheLayout layout_;
   Buffer blocks_, slots_;
 };

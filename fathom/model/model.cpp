@@ -23,17 +23,21 @@ struct Model::State {
   Weights weights;
   CacheMap map;
   std::vector<EngramHash> hashes;
-  std::vector<int32_t> token_map;
+  Buffer token_map_bytes;
+  std::span<const int32_t> token_map;  // in memory that operations reach
   std::vector<float> plain, compressed;
-  Scratch scratch, kept;  // of a sub-layer; of a call
+  Memory memory;
+  Scratch scratch, kept, host;  // of a sub-layer; of a call; of a call, in memory that the processor touches
   // Of the last draft() call, for markov().
   Drafts drafts;
   int64_t draft_sequences = 0;
 
-  explicit State(Memory memory) : scratch(memory), kept(memory) {}
+  explicit State(const Memory& m) : memory(m), scratch(m), kept(m), host(Scratch::shared(m)) {}
 
   int backtrack() const { return config.num_nextn_predict_layers > 0 ? config.dspark_block_size + 1 : 1; }
-  Step step(Queue& queue, const Trace* trace) { return {queue, ops, scratch, kept, numerics, config, trace}; }
+  Step step(Queue& queue, const Trace* trace) {
+    return {queue, ops, scratch, kept, host, numerics, config, trace, memory};
+  }
 };
 
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -63,7 +67,7 @@ Result<Model> Model::load(const Checkpoint& checkpoint, const Backend& backend, 
     return first;
   }
   if (auto missing = missing_operations(backend); !missing.ok()) return missing.error();
-  auto weights = bind_weights(checkpoint, *config);
+  auto weights = bind_weights(checkpoint, *config, backend.memory);
   if (!weights) return weights.error();
   auto state = std::make_unique<State>(backend.memory);
   state->config = std::move(*config);
@@ -77,16 +81,20 @@ Result<Model> Model::load(const Checkpoint& checkpoint, const Backend& backend, 
   state->compressed = compressed_frequencies(state->config);
   if (!state->config.engram_layer_ids.empty()) {
     state->hashes = engram_hashes(state->config);
-    state->token_map.assign(options.token_map.begin(), options.token_map.end());
-    // Tokenizers may end before the embedding does; what lies behind maps to 0, as the reference does.
-    if (state->token_map.empty() || int64_t(state->token_map.size()) > state->config.vocab_size) {
+    if (options.token_map.empty() || int64_t(options.token_map.size()) > state->config.vocab_size) {
       return Error{ErrorCode::bad_input,
-                   "compressed vocabulary map has " + std::to_string(state->token_map.size()) + " entries",
+                   "compressed vocabulary map has " + std::to_string(options.token_map.size()) + " entries",
                    checkpoint.path_of("tokenizer.json"),
                    "a model with Engram layers needs a tokenizer of at most " +
                        std::to_string(state->config.vocab_size) + " tokens"};
     }
-    state->token_map.resize(size_t(state->config.vocab_size), 0);
+    // Tokenizers may end before the embedding does; what lies behind maps to 0, as the reference does.
+    auto bytes = backend.memory.shared(state->config.vocab_size * int64_t(sizeof(int32_t)));
+    if (!bytes) return bytes.error();
+    state->token_map_bytes = std::move(*bytes);
+    auto* ids = reinterpret_cast<int32_t*>(state->token_map_bytes.data());
+    std::copy(options.token_map.begin(), options.token_map.end(), ids);
+    state->token_map = {ids, size_t(state->config.vocab_size)};
   }
   return Model(std::move(state));
 }
@@ -102,7 +110,7 @@ enum class Half { encoder, first_decoder, decoder };
 
 Visibility visibility(Step& step, const RowSet& rows, std::span<const Replay> replay, Half half) {
   const int64_t n = rows.rows(), window = step.config.sliding_window;
-  Visibility out{step.kept.vector<int64_t>(n), step.kept.vector<int64_t>(n)};
+  Visibility out{step.host.vector<int64_t>(n), step.host.vector<int64_t>(n)};
   for (int64_t r = 0; r < n; ++r) {
     const int64_t p = rows.positions[r];
     const Replay& view = replay[size_t(rows.sequence[r])];
@@ -138,9 +146,16 @@ View<T, 2> take_table(Step& step, const RowSubset& subset, View<const T, 2> tabl
   return out;
 }
 
+// The same of one number a row, which an operation wrote.
+View<int32_t, 1> take_column(Step& step, const RowSubset& subset, View<const int32_t, 1> values) {
+  const auto out = take_table<int32_t>(step, subset, View<const int32_t, 2>(values.data, {values.shape[0], 1}));
+  return {out.data, {out.shape[0]}};
+}
+
+// The same of numbers that the processor wrote.
 template <class T>
 View<T, 1> take_vector(Step& step, const RowSubset& subset, View<const T, 1> values) {
-  const auto out = step.kept.vector<T>(subset.rows.rows());
+  const auto out = step.host.vector<T>(subset.rows.rows());
   for (int64_t i = 0; i < out.shape[0]; ++i) out[i] = values[subset.index[i]];
   return out;
 }
@@ -155,11 +170,11 @@ void narrow(Step& step, Pass& pass, const RowSubset& going) {
   if (!pass.image.empty()) pass.image = take_vector(step, going, pass.image);
   if (RowSelection& chosen = pass.shared.selection; chosen.kv_source >= 0) {
     chosen.entries = take_table(step, going, chosen.entries);
-    chosen.count = take_vector(step, going, chosen.count);
+    chosen.count = take_column(step, going, chosen.count);
   }
   if (Candidates& blocks = pass.shared.candidates; !blocks.count.empty()) {
     blocks.blocks = take_table<int32_t>(step, going, blocks.blocks);
-    blocks.count = take_vector<int32_t>(step, going, blocks.count);
+    blocks.count = take_column(step, going, blocks.count);
   }
   const auto index = pass.running.all ? going.index : take_vector(step, going, pass.running.index);
   pass.running = {going.rows, index, false};
@@ -202,9 +217,9 @@ AttentionRows enter_last_layer(Step& step, Pass& pass, const Batch& batch, AnyVi
 // Logits of the wanted rows only.
 View<const float, 2> logits_of(Step& step, const Weights& weights, const Pass& pass, View<const int32_t, 1> wanted) {
   const int64_t n = wanted.shape[0];
-  const auto logits = step.kept.table<float>(n, step.config.vocab_size);
+  const auto logits = step.host.table<float>(n, step.config.vocab_size);  // the sampler masks and reads them
   if (n == 0) return logits;
-  auto index = step.kept.vector<int32_t>(n);
+  auto index = step.host.vector<int32_t>(n);
   for (int64_t i = 0, at = 0; i < n; ++i) {
     while (!pass.running.all && at < pass.running.rows.rows() && pass.running.index[at] != wanted[i]) ++at;
     check(pass.running.all || at < pass.running.rows.rows(), "a row whose logits are wanted runs the decoder");
@@ -225,9 +240,10 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
   const ModelConfig& c = s.config;
   s.scratch.reset();
   s.kept.reset();
+  s.host.reset();
   Step step = s.step(queue, trace);
 
-  auto store_from = s.kept.vector<int64_t>(batch.rows.sequences());
+  auto store_from = s.host.vector<int64_t>(batch.rows.sequences());
   for (int64_t i = 0; i < store_from.shape[0]; ++i) store_from[i] = batch.replay[size_t(i)].store_from;
   int64_t most_positions = 0;
   for (int64_t r = 0; r < batch.rows.rows(); ++r) {
@@ -286,7 +302,9 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
     step.record("main_hidden", features);
     extend_draft_windows(step, context, s.weights, features, feature_rows);
   }
-  return logits_of(step, s.weights, pass, batch.logit_rows);
+  const auto logits = logits_of(step, s.weights, pass, batch.logit_rows);
+  queue.wait();
+  return logits;
 }
 
 Drafts Model::draft(Queue& queue, const DraftBatch& batch, CacheMemory& cache) {
@@ -294,6 +312,7 @@ Drafts Model::draft(Queue& queue, const DraftBatch& batch, CacheMemory& cache) {
   check(s.config.num_nextn_predict_layers > 0, "the model has draft stages");
   s.scratch.reset();
   s.kept.reset();
+  s.host.reset();
   Step step = s.step(queue, nullptr);
   const AttentionContext context{s.map, cache, {}, batch.slots, {}, s.plain, s.compressed, {}, 0};
   const AnyViewMut hidden = draft_hidden(step, context, s.weights, batch);
@@ -301,6 +320,7 @@ Drafts Model::draft(Queue& queue, const DraftBatch& batch, CacheMemory& cache) {
   step.ops.linear(queue, {Matrix(rms_norm(step, hidden, s.weights.draft_norm)), s.weights.head, logits, 1});
   s.drafts = {logits.as<float>(), hidden};
   s.draft_sequences = batch.tokens.shape[0];
+  queue.wait();
   return s.drafts;
 }
 
@@ -312,7 +332,8 @@ void Model::markov(Queue& queue, int draft_step, View<const int32_t, 1> previous
   const int64_t n = s.draft_sequences, block = c.dspark_block_size, h = c.hidden_size, rank = c.dspark_markov_rank;
   check(previous.shape[0] == n && draft_step < block, "markov() follows draft() of the same sequences");
   s.scratch.reset();
-  auto rows = s.scratch.vector<int32_t>(n);
+  s.host.reset();
+  auto rows = s.host.vector<int32_t>(n);
   for (int64_t i = 0; i < n; ++i) rows[i] = int32_t(i * block + draft_step);
 
   // [hidden | embedding of the token before]: the confidence head reads both, the Markov head the second part.
@@ -325,7 +346,9 @@ void Model::markov(Queue& queue, int draft_step, View<const int32_t, 1> previous
                                        s.drafts.logits.shape[0], c.vocab_size),
                                rows, base});
   step.ops.add_rows(queue, {base.as<float>(), bias.as<float>(), logits});
-  const AnyViewMut score = linear(step, Matrix(joined), s.weights.confidence, DType::f32);
+  const AnyViewMut score = step.host.rows(DType::f32, n, 1);
+  step.ops.linear(queue, {Matrix(joined), s.weights.confidence, score, 1});
+  queue.wait();
   for (int64_t i = 0; i < n; ++i) confidence[i] = 1 / (1 + std::exp(-score.as<float>()(i, 0)));
 }
 

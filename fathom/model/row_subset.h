@@ -18,8 +18,8 @@ struct RowSubset {
 template <class GoesOn>
 RowSubset rows_where(Step& step, const RowSet& rows, GoesOn goes_on) {
   const int64_t n = rows.rows(), sequences = rows.sequences();
-  auto index = step.kept.vector<int32_t>(n);
-  auto begin = step.kept.vector<int32_t>(sequences + 1);
+  auto index = step.host.vector<int32_t>(n);
+  auto begin = step.host.vector<int32_t>(sequences + 1);
   int32_t count = 0;
   for (int64_t s = 0; s < sequences; ++s) {
     begin[s] = count;
@@ -29,8 +29,8 @@ RowSubset rows_where(Step& step, const RowSet& rows, GoesOn goes_on) {
   }
   begin[sequences] = count;
   if (count == n) return {rows, index, true};
-  auto positions = step.kept.vector<int64_t>(count);
-  auto sequence = step.kept.vector<int32_t>(count);
+  auto positions = step.host.vector<int64_t>(count);
+  auto sequence = step.host.vector<int32_t>(count);
   for (int32_t i = 0; i < count; ++i) {
     positions[i] = rows.positions[index[i]];
     sequence[i] = rows.sequence[index[i]];

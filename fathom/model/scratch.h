@@ -11,7 +11,13 @@ namespace fathom {
 
 class Scratch {
  public:
+  /// Of memory that only operations touch.
   explicit Scratch(Memory memory) : memory_(memory) {}
+  /// Of memory that the processor touches too. Reset it only when the queue is done: operations read it later.
+  static Scratch shared(Memory memory) {
+    if (memory.allocate_shared) memory.allocate = memory.allocate_shared;
+    return Scratch(memory);
+  }
 
   /// Forgets everything that was given out. If the last call needed several chunks, they become one.
   void reset();

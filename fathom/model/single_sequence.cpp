@@ -109,33 +109,42 @@ size_t spec_named(const CacheLayout& layout, const std::string& name) {
   return 0;
 }
 
-std::vector<float> decoded(RowFormat format, const uint8_t* bytes, int64_t channels) {
+std::vector<float> decoded(const Memory& memory, RowFormat format, const uint8_t* entry, int64_t channels) {
+  std::vector<uint8_t> bytes(size_t(row_bytes(format, channels)));
+  memory.copy(bytes.data(), entry, int64_t(bytes.size()));
   std::vector<float> out(static_cast<size_t>(channels));
-  decode_row(format, bytes, out);
+  decode_row(format, bytes.data(), out);
   return out;
 }
 
 }  // namespace
 
+std::vector<uint8_t> SingleSequence::bytes(AnyView rows) const {
+  check(rows.row_stride == rows.cols, "rows that the model gave are dense");
+  std::vector<uint8_t> out(size_t(bytes_of(rows.dtype, rows.rows * rows.cols)));
+  memory_.memory().copy(out.data(), rows.data, int64_t(out.size()));
+  return out;
+}
+
 std::vector<float> SingleSequence::window_row(int layer, int64_t position) const {
   const CacheFormats format = cache_formats(model_->config(), model_->numerics());
   const size_t spec = spec_named(memory_.layout(), "ring." + std::to_string(layer));
   const RingRegion ring = memory_.ring(spec, {&cache_.slot, {1}});
-  return decoded(format.window, ring.entry(0, position), model_->config().head_dim);
+  return decoded(memory_.memory(), format.window, ring.entry(0, position), model_->config().head_dim);
 }
 
 std::vector<float> SingleSequence::latent_row(int layer, int64_t entry) const {
   const CacheFormats format = cache_formats(model_->config(), model_->numerics());
   const size_t spec = spec_named(memory_.layout(), "latent." + std::to_string(layer));
   const PagedRegion pages = memory_.paged(spec, {cache_.blocks.data(), {1, int64_t(cache_.blocks.size())}});
-  return decoded(format.latent, pages.entry(0, entry), model_->config().head_dim);
+  return decoded(memory_.memory(), format.latent, pages.entry(0, entry), model_->config().head_dim);
 }
 
 std::vector<float> SingleSequence::key_row(int layer, int64_t entry) const {
   const CacheFormats format = cache_formats(model_->config(), model_->numerics());
   const size_t spec = spec_named(memory_.layout(), "index_keys." + std::to_string(layer));
   const PagedRegion pages = memory_.paged(spec, {cache_.blocks.data(), {1, int64_t(cache_.blocks.size())}});
-  return decoded(format.key, pages.entry(0, entry), model_->config().index_head_dim);
+  return decoded(memory_.memory(), format.key, pages.entry(0, entry), model_->config().index_head_dim);
 }
 
 }  // namespace fathom

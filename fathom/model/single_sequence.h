@@ -44,6 +44,9 @@ class SingleSequence {
   std::vector<float> latent_row(int layer, int64_t entry) const;
   std::vector<float> key_row(int layer, int64_t entry) const;
 
+  /// Rows that the model gave, as the processor can read them, dense.
+  std::vector<uint8_t> bytes(AnyView rows) const;
+
   int64_t length() const { return int64_t(ids_.size()); }
   const Replay& replay() const { return replay_; }
   Model& model() { return *model_; }

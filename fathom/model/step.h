@@ -3,6 +3,7 @@
 // linear map. Private to the room.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "fathom/model/model.h"
 #include "fathom/model/scratch.h"
@@ -14,18 +15,30 @@ struct Step {
   const Operations& ops;
   Scratch& scratch;  // of one layer: forgotten with the next
   Scratch& kept;     // of the whole call
+  Scratch& host;     // of the whole call: what the processor writes for operations, or reads of them
   const Numerics& numerics;
   const ModelConfig& config;
   const Trace* trace;
+  const Memory& memory;
 
   AnyViewMut activations(int64_t rows, int64_t cols) { return scratch.rows(numerics.activations, rows, cols); }
   bool traced() const { return trace && *trace; }
   // The name is built only when somebody listens: a step without a trace allocates nothing here.
   void record(int layer, const char* what, AnyView value) const {
-    if (traced()) (*trace)("layers." + std::to_string(layer) + "." + what, value);
+    if (traced()) show("layers." + std::to_string(layer) + "." + what, value);
   }
   void record(const char* name, AnyView value) const {
-    if (traced()) (*trace)(name, value);
+    if (traced()) show(name, value);
+  }
+
+ private:
+  // Who listens reads with the processor.
+  void show(const std::string& name, AnyView value) const {
+    if (memory.host_visible) return (*trace)(name, value);
+    std::vector<uint8_t> bytes(size_t(bytes_of(value.dtype, value.rows * value.row_stride)));
+    memory.copy(bytes.data(), value.data, int64_t(bytes.size()));
+    value.data = bytes.data();
+    (*trace)(name, value);
   }
 };
 

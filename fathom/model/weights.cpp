@@ -12,7 +12,8 @@ namespace {
 // spec/checkpoint.md 3.
 class Binder {
  public:
-  Binder(const Checkpoint& checkpoint, Weights& out) : checkpoint_(checkpoint), out_(out) {}
+  Binder(const Checkpoint& checkpoint, const Memory& memory, Weights& out)
+      : checkpoint_(checkpoint), memory_(memory), out_(out) {}
 
   AnyView dense(const std::string& name, DType dtype, int64_t rows, int64_t cols) {
     auto view = checkpoint_.tensor(name);
@@ -27,7 +28,7 @@ class Binder {
                         std::string("expected ") + name_of(stored) + " of " + std::to_string(rows) + " x " +
                             std::to_string(cols) + " elements"});
     }
-    return {aligned(*view), dtype, rows, cols};
+    return {placed(*view), dtype, rows, cols};
   }
   AnyView norm(const std::string& name, int64_t channels) { return dense(name + ".weight", DType::bf16, 1, channels); }
   View<const float, 1> floats(const std::string& name, int64_t count) {
@@ -57,6 +58,23 @@ class Binder {
     if (!error_) error_ = std::move(error);
     return {};
   }
+  // Where operations read the tensor: where it lies, or a copy on the device. Copies share large allocations.
+  const uint8_t* placed(const AnyView& view) {
+    if (memory_.host_visible) return aligned(view);
+    constexpr int64_t kAlignment = 256, kLargePiece = int64_t(256) << 20;
+    const int64_t bytes = bytes_of(view.dtype, view.rows * view.cols);
+    const int64_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    if (out_.placed.empty() || used_ + padded > out_.placed.back().bytes()) {
+      auto piece = memory_.allocate(std::max(padded, kLargePiece));
+      if (!piece) return fail(piece.error()).data;
+      out_.placed.push_back(std::move(*piece));
+      used_ = 0;
+    }
+    uint8_t* at = out_.placed.back().data() + used_;
+    memory_.copy(at, view.data, bytes);
+    used_ += padded;
+    return at;
+  }
   // The format does not promise alignment; elements wider than a byte are read through typed pointers.
   const uint8_t* aligned(const AnyView& view) {
     const auto size = uintptr_t(std::max(bits_of(view.dtype) / 8, 1));
@@ -68,7 +86,9 @@ class Binder {
   }
 
   const Checkpoint& checkpoint_;
+  const Memory& memory_;
   Weights& out_;
+  int64_t used_ = 0;  // of the last placed piece
   std::optional<Error> error_;
 };
 
@@ -141,9 +161,9 @@ EngramWeights bind_engram(Binder& bind, const ModelConfig& c, const std::string&
 
 }  // namespace
 
-Result<Weights> bind_weights(const Checkpoint& checkpoint, const ModelConfig& c) {
+Result<Weights> bind_weights(const Checkpoint& checkpoint, const ModelConfig& c, const Memory& memory) {
   Weights out;
-  Binder bind(checkpoint, out);
+  Binder bind(checkpoint, memory, out);
   out.embed = bind.dense("embed.weight", DType::bf16, c.vocab_size, c.hidden_size);
   out.head = bind.bf16("head", c.vocab_size, c.hidden_size);
   out.norm = bind.norm("norm", c.hidden_size);

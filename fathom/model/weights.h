@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "fathom/backend/backend.h"
 #include "fathom/base/result.h"
 #include "fathom/checkpoint/checkpoint.h"
 #include "fathom/model/config.h"
@@ -71,10 +72,12 @@ struct Weights {
   Matrix confidence;     // [1, H + rank]
 
   std::deque<std::vector<uint64_t>> aligned;  // copies of tensors whose bytes are not aligned in their file
+  std::vector<Buffer> placed;                 // copies of all of them in a device's memory
 };
 
 /// Binds every tensor that `config` asks for. The views are valid as long as the checkpoint and the result live.
-/// Errors: bad_input with the first missing, mis-shaped or mis-typed tensor; use compare() to list all.
-Result<Weights> bind_weights(const Checkpoint& checkpoint, const ModelConfig& config);
+/// Tensors stay where the checkpoint maps them, unless `memory` is a device's: then they are copied there. Errors:
+/// bad_input with the first missing, mis-shaped or mis-typed tensor; use compare() to list all. out_of_memory.
+Result<Weights> bind_weights(const Checkpoint& checkpoint, const ModelConfig& config, const Memory& memory);
 
 }  // namespace fathom

@@ -17,7 +17,7 @@ void capture_windows(Step& step, const AttentionContext& context, int layer, con
     const int32_t begin = rows.begin[capture.sequence], end = rows.begin[capture.sequence + 1];
     const auto before = int32_t(std::clamp<int64_t>(capture.position - rows.positions[begin], 0, end - begin));
     const int32_t first = begin + std::max(0, before - window), count = begin + before - first;
-    auto offsets = step.scratch.vector<int32_t>(rows.begin.shape[0]);
+    auto offsets = step.host.vector<int32_t>(rows.begin.shape[0]);
     for (int64_t s = 0; s < offsets.shape[0]; ++s) offsets[s] = s <= capture.sequence ? 0 : count;
     const RowSet part{View<const int64_t, 1>(rows.positions.data + first, {count}),
                       View<const int32_t, 1>(rows.sequence.data + first, {count}), offsets};

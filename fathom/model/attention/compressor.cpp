@@ -15,8 +15,8 @@ struct Groups {
 
 Groups completed_groups(Step& step, const RowSet& rows, int ratio, View<const int64_t, 1> store_from) {
   const int64_t n = rows.rows();
-  Groups g{step.scratch.vector<int32_t>(n), step.scratch.vector<int32_t>(n), step.scratch.vector<int64_t>(n),
-           step.scratch.vector<int64_t>(n)};
+  Groups g{step.host.vector<int32_t>(n), step.host.vector<int32_t>(n), step.host.vector<int64_t>(n),
+           step.host.vector<int64_t>(n)};
   int64_t count = 0;
   for (int32_t r = 0; r < n; ++r) {
     const int64_t position = rows.positions[r], sequence = rows.sequence[r];

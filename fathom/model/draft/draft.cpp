@@ -40,13 +40,13 @@ struct BlockRows {
 BlockRows block_rows(Step& step, const DraftBatch& batch) {
   const ModelConfig& c = step.config;
   const int64_t sequences = batch.tokens.shape[0], block = c.dspark_block_size, n = sequences * block;
-  auto positions = step.scratch.vector<int64_t>(n);
-  auto sequence = step.scratch.vector<int32_t>(n);
-  auto begin = step.scratch.vector<int32_t>(sequences + 1);
+  auto positions = step.host.vector<int64_t>(n);
+  auto sequence = step.host.vector<int32_t>(n);
+  auto begin = step.host.vector<int32_t>(sequences + 1);
   BlockRows out{{positions, sequence, begin},
-                step.scratch.vector<int32_t>(n),
-                step.scratch.vector<int64_t>(n),
-                step.scratch.vector<int64_t>(n)};
+                step.host.vector<int32_t>(n),
+                step.host.vector<int64_t>(n),
+                step.host.vector<int64_t>(n)};
   begin[0] = 0;
   for (int64_t s = 0; s < sequences; ++s) {
     begin[s + 1] = int32_t((s + 1) * block);

@@ -1,5 +1,6 @@
 // The first draft block in full, then plain and speculative greedy decoding.
 #include <algorithm>
+#include <cstring>
 
 #include "fathom/model/golden/golden_case.h"
 #include "fathom/model/golden/tolerances.h"
@@ -27,11 +28,17 @@ Block draft_block(SingleSequence& sequence, int32_t newest) {
   const ModelConfig& c = model.config();
   const Drafts drafts = sequence.draft(newest);
   Block out;
-  out.base.assign(drafts.logits.data, drafts.logits.data + drafts.logits.size());
-  for (int64_t i = 0; i < drafts.hidden.rows; ++i) {
-    for (int64_t h = 0; h < drafts.hidden.cols; ++h) {
-      out.hidden.push_back(drafts.hidden.dtype == DType::bf16 ? bf16_to_float(drafts.hidden.as<uint16_t>()(i, h))
-                                                              : drafts.hidden.as<float>()(i, h));
+  out.base.resize(size_t(drafts.logits.size()));
+  const auto logit_bytes = sequence.bytes({reinterpret_cast<const uint8_t*>(drafts.logits.data), DType::f32,
+                                           drafts.logits.shape[0], drafts.logits.shape[1]});
+  std::memcpy(out.base.data(), logit_bytes.data(), logit_bytes.size());
+  const auto hidden_bytes = sequence.bytes(drafts.hidden);
+  AnyView hidden = drafts.hidden;
+  hidden.data = hidden_bytes.data();
+  for (int64_t i = 0; i < hidden.rows; ++i) {
+    for (int64_t h = 0; h < hidden.cols; ++h) {
+      out.hidden.push_back(hidden.dtype == DType::bf16 ? bf16_to_float(hidden.as<uint16_t>()(i, h))
+                                                       : hidden.as<float>()(i, h));
     }
   }
   std::vector<float> logits(static_cast<size_t>(c.vocab_size));

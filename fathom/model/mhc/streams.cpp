@@ -14,9 +14,15 @@ Streams open_streams(Step& step, AnyView table, View<const int32_t, 1> ids) {
   const int64_t rows = ids.shape[0], c = step.config.hc_mult;
   const Streams out = make_streams(step, rows);
   step.ops.embed(step.queue, {ids, table, out.x, int(c)});
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t i = 0; i < c; ++i) out.pre(r, i) = i == 0 ? 1.0f : 0.0f;
-  }
+  // One row from the processor, copied to all by the device, to whose memory later sites write theirs.
+  const auto first = step.host.table<float>(1, c);
+  for (int64_t i = 0; i < c; ++i) first(0, i) = i == 0 ? 1.0f : 0.0f;
+  const auto zeros = step.host.vector<int32_t>(rows);
+  for (int64_t r = 0; r < rows; ++r) zeros[r] = 0;
+  const auto bytes = [c](View<float, 2> table) {
+    return AnyViewMut(reinterpret_cast<uint8_t*>(table.data), DType::f32, table.shape[0], c);
+  };
+  step.ops.gather_rows(step.queue, {bytes(first), zeros, bytes(out.pre)});
   return out;
 }
 

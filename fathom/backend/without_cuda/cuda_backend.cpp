@@ -1,0 +1,11 @@
+// What a build without CUDA has in place of cuda/: the answer that it lacks it.
+#include "fathom/backend/backend.h"
+
+namespace fathom {
+
+Result<Backend> cuda_backend() {
+  return Error{ErrorCode::unsupported, "the backend cuda is not compiled in", "--backend cuda",
+               "build with the preset cuda, or use --backend cpu"};
+}
+
+}  // namespace fathom
