@@ -13,7 +13,7 @@ namespace fathom {
 inline constexpr uint32_t kFresh = 0, kResidual = 1, kAccept = 2, kCoupled = 3;  // roles; 3: race.h
 
 /// 64 random bits.
-inline uint64_t random_bits(uint64_t seed, uint32_t position, uint32_t role, uint32_t attempt) {
+constexpr uint64_t random_bits(uint64_t seed, uint32_t position, uint32_t role, uint32_t attempt) {
   const auto words = philox(seed, {position, role, attempt, 0});
   return words[0] | uint64_t(words[1]) << 32;
 }
@@ -21,7 +21,7 @@ inline uint64_t random_bits(uint64_t seed, uint32_t position, uint32_t role, uin
 /// A uniform integer in [0, total), total > 0: the high half of bits * total. 2^64 mod total of the 2^64 products would
 /// make some results likelier than others; they are the ones whose low half is below that remainder, and are drawn
 /// again.
-inline uint64_t uniform_below(uint64_t total, uint64_t seed, uint32_t position, uint32_t role) {
+constexpr uint64_t uniform_below(uint64_t total, uint64_t seed, uint32_t position, uint32_t role) {
   const uint64_t remainder = (0 - total) % total;  // 2^64 mod total
   for (uint32_t attempt = 0;; ++attempt) {
     const auto product = static_cast<unsigned __int128>(random_bits(seed, position, role, attempt)) * total;

@@ -27,7 +27,7 @@ inline constexpr float kGreedyBelow = 1e-5f;
 
 /// e^max(x, -700) for x <= 0: x = n ln 2 + r, then a polynomial in r, then 2^n. Within 1e-15 of the true value,
 /// relative.
-[[gnu::always_inline]] inline double law_weight(double x) {
+[[gnu::always_inline]] constexpr double law_weight(double x) {
   constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52: adding it leaves an integer in the low bits
   // Among numbers <= 0 the smaller has the larger bits. (A choice between doubles would keep the compiler from
   // vectors.)

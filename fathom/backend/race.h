@@ -21,7 +21,7 @@ namespace fathom {
 
 /// -ln((k + 1/2) / 2^52), k = bits / 2^12; positive, within 1e-15 of the true value, relative. u = 2^n m with m between
 /// the roots of 1/2 and 2, ln m = 2 artanh(f), f = (m - 1) / (m + 1).
-[[gnu::always_inline]] inline double exponential_time(uint64_t bits) {
+[[gnu::always_inline]] constexpr double exponential_time(uint64_t bits) {
   constexpr uint64_t kOne = 0x3ff0000000000000, kRootHalf = 0x3fe6a09e667f3bcd, kFraction = 0x000fffffffffffff;
   constexpr uint64_t kTo52 = 0x4330000000000000;  // 2^52: as the upper bits of a double, it reads an integer below it
   const double u = ((std::bit_cast<double>((bits >> 12) | kTo52) - 0x1p52) + 0.5) * 0x1p-52;
@@ -45,7 +45,7 @@ namespace fathom {
 }
 
 /// The bits of one token's time.
-inline uint64_t race_bits(uint64_t seed, uint32_t position, uint32_t token) {
+constexpr uint64_t race_bits(uint64_t seed, uint32_t position, uint32_t token) {
   const auto words = philox(seed, {position, kCoupled, token / 2, 0});
   return token % 2 == 0 ? words[0] | uint64_t(words[1]) << 32 : words[2] | uint64_t(words[3]) << 32;
 }

@@ -1,0 +1,91 @@
+#include "fathom/backend/cuda/call.h"
+
+#include <algorithm>
+
+namespace fathom::cuda {
+
+void Workspace::reset() {
+  if (chunks_.size() > 1) {  // the last call found out how much is needed: next time it is one piece
+    int64_t all = 0;
+    for (const Buffer& chunk : chunks_) all += chunk.bytes();
+    chunks_.clear();
+    auto chunk = allocate_device(all);
+    check(chunk.ok(), "workspace that was just freed can be had again");
+    chunks_.push_back(std::move(*chunk));
+  }
+  chunk_ = 0;
+  used_ = 0;
+}
+
+uint8_t* Workspace::take(int64_t bytes) {
+  const int64_t padded = (std::max<int64_t>(bytes, 1) + 255) / 256 * 256;
+  while (chunk_ < chunks_.size() && used_ + padded > chunks_[chunk_].bytes()) {
+    ++chunk_;
+    used_ = 0;
+  }
+  if (chunk_ == chunks_.size()) {
+    auto chunk = allocate_device(std::max<int64_t>(padded, int64_t(16) << 20));
+    check(chunk.ok(), "no memory on the GPU for the workspace of an operation: lower --step-rows");
+    chunks_.push_back(std::move(*chunk));
+  }
+  uint8_t* at = chunks_[chunk_].data() + used_;
+  used_ += padded;
+  return at;
+}
+
+DeviceQueue::~DeviceQueue() {
+  cudaStreamSynchronize(stream);
+  cudaStreamDestroy(stream);
+}
+
+void DeviceQueue::wait() { expect(cudaStreamSynchronize(stream), "the work of a queue"); }
+
+Call::Call(Queue& queue, const char* operation) : queue_(static_cast<DeviceQueue&>(queue)), operation_(operation) {
+  queue_.workspace.reset();
+}
+
+Call::~Call() {
+  expect(cudaGetLastError(), operation_);
+  if (!staged_) return;
+  for (const Returned& one : returned_) {
+    expect(cudaMemcpyAsync(one.host, one.device, size_t(one.bytes), cudaMemcpyDeviceToHost, queue_.stream), operation_);
+  }
+  if (!returned_.empty()) expect(cudaStreamSynchronize(queue_.stream), operation_);
+}
+
+void* Call::place(const void* memory, int64_t bytes, bool written) {
+  if (memory == nullptr || bytes == 0 || is_reachable(memory)) return const_cast<void*>(memory);
+  staged_ = true;
+  void* device = queue_.workspace.take(bytes);
+  // An output is brought over too: rows may lie apart, and what lies between them stays. The source may change once
+  // this returns: CUDA copies pageable memory before it does.
+  expect(cudaMemcpyAsync(device, memory, size_t(bytes), cudaMemcpyHostToDevice, queue_.stream), operation_);
+  if (written) returned_.push_back({const_cast<void*>(memory), device, bytes});
+  return device;
+}
+
+PagedRegion Call::region(const PagedRegion& pages, bool written) {
+  PagedRegion out = pages;
+  out.blocks = in(pages.blocks);
+  if (pages.base == nullptr || is_reachable(pages.base)) return out;
+  int64_t most = -1;
+  for (int64_t s = 0; s < pages.blocks.shape[0]; ++s) {
+    for (int64_t b = 0; b < pages.blocks.shape[1]; ++b) most = std::max<int64_t>(most, pages.blocks(s, b));
+  }
+  const int64_t bytes = most < 0 ? 0 : most * pages.block_stride + int64_t(pages.entries_per_block) * pages.entry_bytes;
+  out.base = static_cast<uint8_t*>(place(pages.base, bytes, written));
+  return out;
+}
+
+RingRegion Call::region(const RingRegion& ring, bool written) {
+  RingRegion out = ring;
+  out.slots = in(ring.slots);
+  if (ring.base == nullptr || is_reachable(ring.base)) return out;
+  int64_t most = -1;
+  for (int64_t s = 0; s < ring.slots.shape[0]; ++s) most = std::max<int64_t>(most, ring.slots[s]);
+  const int64_t bytes = most < 0 ? 0 : most * ring.slot_stride + int64_t(ring.capacity) * ring.entry_bytes;
+  out.base = static_cast<uint8_t*>(place(ring.base, bytes, written));
+  return out;
+}
+
+}  // namespace fathom::cuda

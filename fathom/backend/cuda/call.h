@@ -1,0 +1,114 @@
+// fathom/backend/cuda/call.h
+// One call of an operation on the device: where its views lie for the kernels. Memory that the GPU reaches is used in
+// place. Ordinary host memory (tests, small arrays of the engine) is copied to the device first and, for outputs, back
+// afterwards; then the call waits. A captured step must not stage anything: `staged()` says so.
+#pragma once
+#include <vector>
+
+#include "fathom/backend/backend.h"
+#include "fathom/backend/cuda/device_memory.h"
+
+namespace fathom::cuda {
+
+/// Device memory for one call at a time. Calls of one stream follow each other, so the next call may use it again.
+class Workspace {
+ public:
+  void reset();
+  uint8_t* take(int64_t bytes);
+
+ private:
+  std::vector<Buffer> chunks_;
+  size_t chunk_ = 0;
+  int64_t used_ = 0;
+};
+
+/// A queue of the cuda backend: a stream.
+struct DeviceQueue : Queue {
+  DeviceQueue(cudaStream_t opened, Buffer zeros) : Queue(1), stream(opened), counters(std::move(zeros)) {}
+  ~DeviceQueue() override;
+  void wait() override;
+
+  cudaStream_t stream;
+  Workspace workspace;
+  Buffer counters;  // [65,536] 32-bit counts for blocks that meet; zero between kernels
+};
+
+class Call {
+ public:
+  Call(Queue& queue, const char* operation);
+  /// Checks that the kernels were launched, and brings staged outputs back.
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  cudaStream_t stream() const { return queue_.stream; }
+  bool staged() const { return staged_; }
+  /// Device memory until the end of the call; not cleared.
+  template <class T>
+  T* workspace(int64_t count) {
+    return reinterpret_cast<T*>(queue_.workspace.take(count * int64_t(sizeof(T))));
+  }
+
+  /// Counters of the queue; a kernel leaves them as zero as it found them.
+  unsigned* counters() { return reinterpret_cast<unsigned*>(queue_.counters.data()); }
+
+  template <class T>
+  const T* in(const T* memory, int64_t count) {
+    return static_cast<const T*>(place(memory, count * int64_t(sizeof(T)), false));
+  }
+  template <class T, int Rank>
+  View<const T, Rank> in(const View<const T, Rank>& view) {
+    return {static_cast<const T*>(place(view.data, bytes_of_view(view), false)), view.shape, view.stride};
+  }
+  /// What the operation writes, or reads and writes.
+  template <class T, int Rank>
+  View<T, Rank> out(const View<T, Rank>& view) {
+    return {static_cast<T*>(place(view.data, bytes_of_view(view), true)), view.shape, view.stride};
+  }
+  AnyView in(AnyView view) {
+    view.data = static_cast<const uint8_t*>(place(view.data, bytes_of_view(view), false));
+    return view;
+  }
+  AnyViewMut out(AnyViewMut view) {
+    view.data = static_cast<uint8_t*>(place(view.data, bytes_of_view(AnyView(view)), true));
+    return view;
+  }
+  Matrix in(Matrix matrix) {
+    matrix.values = in(matrix.values);
+    if (matrix.scales.data) matrix.scales = in(matrix.scales);
+    return matrix;
+  }
+  RowSet in(const RowSet& rows) { return {in(rows.positions), in(rows.sequence), in(rows.begin)}; }
+  template <class T>
+  const T* in(std::span<const T> values) {
+    return in(values.data(), int64_t(values.size()));
+  }
+  /// Regions in host memory are staged as far as their tables reach, so the tables must be readable then.
+  PagedRegion region(const PagedRegion& pages, bool written);
+  RingRegion region(const RingRegion& ring, bool written);
+
+ private:
+  struct Returned {
+    void* host;
+    const void* device;
+    int64_t bytes;
+  };
+  template <class T, int Rank>
+  static int64_t bytes_of_view(const View<T, Rank>& view) {
+    if (view.data == nullptr || view.size() == 0) return 0;
+    int64_t last = 0;
+    for (size_t i = 0; i < Rank; ++i) last += (view.shape[i] - 1) * view.stride[i];
+    return (last + 1) * int64_t(sizeof(T));
+  }
+  static int64_t bytes_of_view(const AnyView& view) {
+    return view.empty() ? 0 : view.row(view.rows - 1) - view.data + bytes_of(view.dtype, view.cols);
+  }
+  void* place(const void* memory, int64_t bytes, bool written);
+
+  DeviceQueue& queue_;
+  const char* operation_;
+  bool staged_ = false;
+  std::vector<Returned> returned_;
+};
+
+}  // namespace fathom::cuda

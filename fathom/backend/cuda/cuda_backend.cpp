@@ -1,0 +1,89 @@
+#include "fathom/backend/backend.h"
+#include "fathom/backend/cuda/call.h"
+#include "fathom/backend/cuda/kernels.h"
+
+namespace fathom {
+namespace {
+
+constexpr int64_t kCounters = 65536;  // product_tensor.cuh
+
+Result<std::unique_ptr<Queue>> open_queue(int) {
+  cudaStream_t stream = nullptr;
+  // Ordered with the default stream, whose copies (Memory::copy) come after everything queued here.
+  if (const cudaError_t status = cudaStreamCreate(&stream); status != cudaSuccess) {
+    return Error{ErrorCode::failed, std::string("cannot open a stream: ") + cudaGetErrorString(status),
+                 "--backend cuda", "see whether another program fills the GPU (nvidia-smi)"};
+  }
+  auto counters = cuda::allocate_device(kCounters * 4);
+  if (!counters) return counters.error();
+  return std::unique_ptr<Queue>(new cuda::DeviceQueue(stream, std::move(*counters)));
+}
+
+Operations operations() {
+  Operations table;
+  table.name = "cuda";
+  table.embed = cuda::embed;
+  table.gather_rows = cuda::gather_rows;
+  table.add_rows = cuda::add_rows;
+  table.quantize_rows = cuda::quantize_rows;
+  table.linear = cuda::linear;
+  table.grouped_linear = cuda::grouped_linear;
+  table.rms_norm = cuda::rms_norm;
+  table.rope = cuda::rope;
+  table.encode_rows = cuda::encode_rows;
+  table.store_ring = cuda::store_ring;
+  table.store_paged = cuda::store_paged;
+  table.compress = cuda::compress;
+  table.select_rows = cuda::select_rows;
+  table.latent_attention = cuda::latent_attention;
+  table.gate = cuda::gate;
+  table.group_by_expert = cuda::group_by_expert;
+  table.swiglu = cuda::swiglu;
+  table.combine = cuda::combine;
+  table.engram_hash = cuda::engram_hash;
+  table.engram_gather = cuda::engram_gather;
+  table.engram_mix = cuda::engram_mix;
+  table.stream_mixes = cuda::stream_mixes;
+  table.stream_collapse = cuda::stream_collapse;
+  table.stream_spread = cuda::stream_spread;
+  table.stream_mean = cuda::stream_mean;
+  table.sample = cuda::sample;
+  table.accept = cuda::accept;
+  return table;
+}
+
+// The device, looked at once: the answer does not change while the process lives.
+Result<Backend> look() {
+  int devices = 0;
+  if (const cudaError_t status = cudaGetDeviceCount(&devices); status != cudaSuccess || devices == 0) {
+    cudaGetLastError();
+    return Error{ErrorCode::unsupported, "no NVIDIA GPU can be used: " + std::string(cudaGetErrorString(status)),
+                 "--backend cuda", "install NVIDIA's driver 580 or newer (nvidia-smi shows it), or use --backend cpu"};
+  }
+  cudaDeviceProp properties;
+  cuda::expect(cudaGetDeviceProperties(&properties, 0), "reading the GPU's properties");
+  if (properties.major != 9 || properties.minor != 0) {
+    return Error{ErrorCode::unsupported,
+                 std::string("the GPU ") + properties.name + " has compute capability " +
+                     std::to_string(properties.major) + "." + std::to_string(properties.minor),
+                 "--backend cuda", "the kernels are built for 9.0 (H100, H200): use such a GPU, or --backend cpu"};
+  }
+  Memory memory;
+  memory.allocate = cuda::allocate_device;
+  memory.host_visible = false;
+  memory.allocate_shared = cuda::allocate_shared;
+  memory.copy_bytes = cuda::copy;
+  return Backend{"cuda", memory, operations(),
+                 std::string(properties.name) + ", " + std::to_string(properties.multiProcessorCount) +
+                     " multiprocessors, " + std::to_string(properties.totalGlobalMem >> 30) + " GiB",
+                 open_queue};
+}
+
+}  // namespace
+
+Result<Backend> cuda_backend() {
+  static const Result<Backend> found = look();
+  return found;
+}
+
+}  // namespace fathom

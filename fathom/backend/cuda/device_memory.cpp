@@ -1,0 +1,97 @@
+#include "fathom/backend/cuda/device_memory.h"
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+
+#include "fathom/base/check.h"
+
+namespace fathom::cuda {
+namespace {
+
+// Allocations by their first byte. They are few (weights are uploaded in large pieces) and change rarely.
+struct Allocations {
+  std::shared_mutex mutex;
+  std::map<uintptr_t, int64_t> bytes_at;
+
+  void add(const void* memory, int64_t bytes) {
+    const std::unique_lock lock(mutex);
+    bytes_at[reinterpret_cast<uintptr_t>(memory)] = bytes;
+  }
+  void remove(const void* memory) {
+    const std::unique_lock lock(mutex);
+    bytes_at.erase(reinterpret_cast<uintptr_t>(memory));
+  }
+  bool hold(const void* memory) {
+    const std::shared_lock lock(mutex);
+    const auto at = reinterpret_cast<uintptr_t>(memory);
+    auto next = bytes_at.upper_bound(at);
+    if (next == bytes_at.begin()) return false;
+    --next;
+    return at < next->first + uintptr_t(next->second);
+  }
+};
+
+// Never destroyed: a Buffer of static storage may be freed at exit.
+Allocations& allocations() {
+  static auto* all = new Allocations;
+  return *all;
+}
+
+}  // namespace
+
+void expect(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) [[likely]]
+    return;
+  std::fprintf(stderr, "fathom: cuda: %s in %s\n", cudaGetErrorString(status), what);
+  check(false, "the device did what it was told");
+}
+
+Result<Buffer> allocate_device(int64_t bytes) {
+  if (bytes <= 0) return Buffer();
+  void* memory = nullptr;
+  if (const cudaError_t status = cudaMalloc(&memory, size_t(bytes)); status != cudaSuccess) {
+    cudaGetLastError();  // forgotten: the caller is told
+    size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    return Error{ErrorCode::out_of_memory,
+                 "the GPU refuses " + std::to_string(bytes) + " bytes of memory, " + std::to_string(free) + " are free",
+                 "--backend cuda", "ask for a shorter context or a smaller cache, or use a GPU with more memory"};
+  }
+  expect(cudaMemset(memory, 0, size_t(bytes)), "filling fresh memory with zeros");
+  allocations().add(memory, bytes);
+  return Buffer(memory, bytes, [](void* given, int64_t) {
+    allocations().remove(given);
+    cudaFree(given);
+  });
+}
+
+Result<Buffer> allocate_shared(int64_t bytes) {
+  if (bytes <= 0) return Buffer();
+  void* memory = nullptr;
+  if (cudaHostAlloc(&memory, size_t(bytes), cudaHostAllocPortable | cudaHostAllocMapped) != cudaSuccess) {
+    cudaGetLastError();
+    return Error{ErrorCode::out_of_memory, "the machine refuses to pin " + std::to_string(bytes) + " bytes of memory",
+                 "--backend cuda", "raise the limit of locked memory (ulimit -l), or free memory"};
+  }
+  std::memset(memory, 0, size_t(bytes));
+  allocations().add(memory, bytes);
+  return Buffer(memory, bytes, [](void* given, int64_t) {
+    allocations().remove(given);
+    cudaFreeHost(given);
+  });
+}
+
+bool is_reachable(const void* memory) { return allocations().hold(memory); }
+
+void copy(void* to, const void* from, int64_t bytes) {
+  if (bytes <= 0) return;
+  // Queues are ordered with the default stream, so this one call comes after all that they were given.
+  expect(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, nullptr), "copying");
+  expect(cudaStreamSynchronize(nullptr), "copying");
+}
+
+}  // namespace fathom::cuda

@@ -1,0 +1,118 @@
+#include "fathom/backend/cuda/product.h"
+
+#include "fathom/backend/cuda/kernels.h"
+#include "fathom/backend/cuda/widen.h"
+
+namespace fathom::cuda {
+namespace {
+
+bool aligned(const void* address, int64_t stride_bytes, int64_t to) {
+  return reinterpret_cast<uintptr_t>(address) % uintptr_t(to) == 0 && stride_bytes % to == 0;
+}
+
+}  // namespace
+
+Product product_of(const Matrix& x, const Matrix& weight, const AnyViewMut& out, int groups) {
+  Product p;
+  p.x = x.values.data;
+  p.x_type = x.dtype();
+  p.x_stride = x.values.row_stride;
+  p.x_scales = x.scales.data;
+  p.x_scale_stride = x.scales.row_stride;
+  p.x_rows = p.rows = x.rows();
+  p.weight = {weight.values.data, weight.scales.data};
+  p.weight_type = weight.dtype();
+  p.weight_stride = weight.values.row_stride;
+  p.scale_stride = weight.scales.row_stride;
+  p.scale_rows = weight.scale_rows;
+  p.n = weight.rows();
+  p.k = weight.cols();
+  p.groups = groups;
+  p.out = out.data;
+  p.out_type = out.dtype;
+  p.out_stride = out.row_stride;
+  return p;
+}
+
+bool fits_tensor_cores(const Product& p) {
+  if (p.x_type != DType::bf16 && p.x_type != DType::f8_e4m3) return false;
+  if (p.weight_type == DType::f32) return false;
+  if (p.k % 64 != 0 || p.n % p.groups != 0 || (p.groups > 1 && (p.n / p.groups) % 16 != 0)) return false;
+  // Q8 inputs are widened into rows of their own; bf16 rows are read as they lie.
+  if (p.x_type == DType::bf16 && !aligned(p.x, p.x_stride * 2, 16)) return false;
+  const int64_t to = p.weight_type == DType::f4_e2m1 ? 8 : 16;
+  // Experts are checked by the caller, which knows their addresses.
+  return aligned(p.weight.values, p.weight_stride * bits_of(p.weight_type) / 8, to);
+}
+
+void launch_tensor_product(Call& call, const Product& p) {
+  switch (p.weight_type) {
+    case DType::bf16: return launch_tensor_product<DType::bf16>(call, p);
+    case DType::f8_e4m3: return launch_tensor_product<DType::f8_e4m3>(call, p);
+    default: return launch_tensor_product<DType::f4_e2m1>(call, p);
+  }
+}
+
+bool fits_codes(const Product& p) {
+  return p.x_type == DType::f8_e4m3 && (p.weight_type == DType::f8_e4m3 || p.weight_type == DType::f4_e2m1) &&
+         p.k % 128 == 0 && aligned(p.weight.values, p.weight_stride * bits_of(p.weight_type) / 8, 16) &&
+         aligned(p.weight.scales, p.scale_stride, 4) && aligned(p.x_scales, p.x_scale_stride, 4);
+}
+
+void run_product(Call& call, Product p) {
+  if (p.rows == 0 || p.n == 0) return;
+  if (!fits_tensor_cores(p)) return launch_float_product(call, p);
+  if (fits_codes(p)) {
+    const int64_t columns = p.k * p.groups;
+    auto* codes = call.workspace<uint16_t>(p.x_rows * columns);
+    arrange_q8(call.stream(), {p.x, p.x_stride, p.x_scales, p.x_scale_stride, p.x_rows, columns},
+               p.weight_type == DType::f4_e2m1, codes);
+    p.x = reinterpret_cast<const uint8_t*>(codes);
+    p.x_stride = columns;
+    if (p.weight_type == DType::f8_e4m3) return launch_codes_product<DType::f8_e4m3>(call, p);
+    return launch_codes_product<DType::f4_e2m1>(call, p);
+  }
+  if (p.x_type == DType::f8_e4m3) {
+    const int64_t columns = p.k * p.groups;
+    auto* wide = call.workspace<uint16_t>(p.x_rows * columns);
+    widen_q8(call.stream(), {p.x, p.x_stride, p.x_scales, p.x_scale_stride, p.x_rows, columns}, wide);
+    p.x = reinterpret_cast<const uint8_t*>(wide);
+    p.x_type = DType::bf16;
+    p.x_stride = columns;
+  }
+  launch_tensor_product(call, p);
+}
+
+void linear(Queue& queue, const Linear& op) {
+  check(op.x.cols() == op.weight.cols() * op.groups, "the inputs of a product have the same columns");
+  if (op.x.rows() == 0 || op.weight.rows() == 0) return;
+  Call call(queue, "linear");
+  run_product(call, product_of(call.in(op.x), call.in(op.weight), call.out(op.out), op.groups));
+}
+
+void grouped_linear(Queue& queue, const GroupedLinear& op) {
+  if (op.out.rows == 0 || op.weights.empty()) return;
+  Call call(queue, "grouped_linear");
+  const Matrix x = call.in(op.x);
+  std::vector<WeightPointers> experts;
+  bool all_aligned = true;
+  for (const Matrix& weight : op.weights) {
+    const Matrix here = call.in(weight);
+    experts.push_back({here.values.data, here.scales.data});
+    all_aligned = all_aligned && reinterpret_cast<uintptr_t>(here.values.data) % 16 == 0 &&
+                  reinterpret_cast<uintptr_t>(here.scales.data) % 4 == 0;
+  }
+  Product p = product_of(x, op.weights[0], call.out(op.out), 1);
+  p.rows = op.out.rows;
+  p.weight = experts[0];
+  const auto x_row = call.in(op.x_row);
+  p.x_row = op.x_row.empty() ? nullptr : x_row.data;
+  p.begin = call.in(op.begin).data;
+  p.expert_count = int(experts.size());
+  p.experts = call.in(experts.data(), int64_t(experts.size()));
+  // A weight that lies badly sends all of them to the kernel that reads byte by byte.
+  if (!all_aligned) return launch_float_product(call, p);
+  run_product(call, p);
+}
+
+}  // namespace fathom::cuda

@@ -1,0 +1,67 @@
+// fathom/backend/cuda/product.h
+// Matrix products on the device: which kernel runs, and its arguments. All pointers are the device's.
+#pragma once
+#include "fathom/backend/cuda/call.h"
+#include "fathom/backend/cuda/tiles.h"
+
+namespace fathom::cuda {
+
+/// Values and scales of one stored weight; experts differ in these only.
+struct WeightPointers {
+  const uint8_t* values;
+  const uint8_t* scales;
+};
+
+/// out[a] = x[row(a)] . weight^T. Plain: one weight. With `groups` > 1: weight rows [g * n / groups, ...) meet the
+/// columns [g * k, (g + 1) * k) of x. With `begin`: weight e for the assignments of [begin[e], begin[e + 1]).
+struct Product {
+  // x
+  const uint8_t* x = nullptr;
+  DType x_type = DType::bf16;
+  int64_t x_stride = 0;  // elements
+  const uint8_t* x_scales = nullptr;
+  int64_t x_scale_stride = 0;
+  int64_t x_rows = 0;              // that exist
+  int64_t rows = 0;                // of the result: rows of x, or assignments
+  const int32_t* x_row = nullptr;  // [rows]; null: row a of x
+  // weights [n, k]
+  WeightPointers weight{};                  // plain
+  const WeightPointers* experts = nullptr;  // [expert_count]
+  const int32_t* begin = nullptr;           // [expert_count + 1]
+  int expert_count = 0;
+  DType weight_type = DType::bf16;
+  int64_t weight_stride = 0;  // elements
+  int64_t scale_stride = 0;
+  int scale_rows = 1;
+  int64_t n = 0, k = 0;
+  int groups = 1;
+  // result
+  uint8_t* out = nullptr;
+  DType out_type = DType::f32;
+  int64_t out_stride = 0;
+};
+
+/// Whether the tensor cores can run it: bf16 or Q8 inputs, weights of bf16, FP8 or FP4, addresses for 16-byte loads
+/// (8 of FP4). Pure.
+bool fits_tensor_cores(const Product& product);
+
+/// In float, any formats, any sizes: what the tensor cores cannot run, and the golden modes.
+void launch_float_product(Call& call, const Product& product);
+/// bf16 x bf16 with float sums; x already bf16.
+void launch_tensor_product(Call& call, const Product& product);
+template <DType Weight>
+void launch_tensor_product(Call& call, const Product& product);  // product_bf16.cu, product_fp8.cu, product_fp4.cu
+
+/// Q8 x FP8 or FP4, codes as f16 with the scales on the sums; x arranged by arrange_q8 for that weight type.
+template <DType Weight>
+void launch_codes_product(Call& call, const Product& product);  // codes_fp8.cu, codes_fp4.cu
+/// Whether that kernel can run it: Q8 inputs, FP8 or FP4 weights, K in steps of 128, scales on 4-byte addresses. Pure.
+bool fits_codes(const Product& product);
+
+/// Runs one of them.
+void run_product(Call& call, Product product);
+
+/// The arguments of a plain product of device views.
+Product product_of(const Matrix& x, const Matrix& weight, const AnyViewMut& out, int groups);
+
+}  // namespace fathom::cuda

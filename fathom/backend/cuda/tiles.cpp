@@ -1,0 +1,42 @@
+#include "fathom/backend/cuda/tiles.h"
+
+#include <algorithm>
+
+namespace fathom::cuda {
+namespace {
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+int row_threads(int64_t items, int most) {
+  int threads = 32;
+  while (threads < most && threads < items) threads *= 2;
+  return threads;
+}
+
+int vector_width(uintptr_t address, int64_t stride_bytes, int64_t columns) {
+  return address % 16 == 0 && stride_bytes % 16 == 0 && columns % 8 == 0 ? 8 : 1;
+}
+
+int64_t segment_columns(int64_t k) {
+  constexpr int64_t kAbout = 1280, kStep = 128;
+  const int64_t count = std::max<int64_t>(1, divide_up(k, kAbout));
+  return divide_up(divide_up(k, count), kStep) * kStep;
+}
+
+int64_t segments(int64_t k) { return divide_up(k, segment_columns(k)); }
+
+ProductTile product_tile(int64_t rows, int64_t n, int64_t weights) {
+  // Weight-bound: a block of 64 weight rows and one segment streams its weights once for all rows of x.
+  if (rows <= 8) return {.m_tiles = 1, .n_tiles = 1, .warps_n = 4, .warps_x = 1, .split = true};
+  if (rows <= 16) return {.m_tiles = 1, .n_tiles = 2, .warps_n = 4, .warps_x = 1, .split = true};
+  if (rows <= 32) return {.m_tiles = 1, .n_tiles = 4, .warps_n = 4, .warps_x = 1, .split = true};
+  // Large tiles only where two of them come to each of the 132 multiprocessors.
+  const int64_t large = divide_up(rows, 128) * divide_up(n, 128) * weights;
+  if (rows <= 96 || large < 264) return {.m_tiles = 1, .n_tiles = 8, .warps_n = 4, .warps_x = 1, .split = true};
+  // Arithmetic-bound: 128 x 128.
+  return {.m_tiles = 2, .n_tiles = 8, .warps_n = 4, .warps_x = 2, .split = false};
+}
+
+}  // namespace fathom::cuda

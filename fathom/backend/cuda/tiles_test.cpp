@@ -1,0 +1,51 @@
+#include "fathom/backend/cuda/tiles.h"
+
+#include <gtest/gtest.h>
+
+namespace fathom::cuda {
+namespace {
+
+TEST(TilesTest, ARowHasWholeWarpsAndNoMoreThanItNeeds) {
+  EXPECT_EQ(row_threads(1), 32);
+  EXPECT_EQ(row_threads(33), 64);
+  EXPECT_EQ(row_threads(640), 256);
+  EXPECT_EQ(row_threads(640, 1024), 1024);
+}
+
+TEST(TilesTest, EightElementsAtOnceNeedAddressesOfSixteenBytes) {
+  EXPECT_EQ(vector_width(0x1000, 10240, 5120), 8);
+  EXPECT_EQ(vector_width(0x1008, 10240, 5120), 1);
+  EXPECT_EQ(vector_width(0x1000, 10244, 5120), 1);
+  EXPECT_EQ(vector_width(0x1000, 10240, 5121), 1);
+}
+
+// The model's depths, the miniature's, and what is left over.
+TEST(TilesTest, SegmentsAreWholeChunksThatCoverK) {
+  for (const int64_t k : {64, 128, 256, 1280, 1344, 2304, 4096, 5120, 8192, 20480, 32768}) {
+    const int64_t columns = segment_columns(k);
+    EXPECT_EQ(columns % 128, 0) << k;
+    EXPECT_LE(columns, 1280) << k;
+    EXPECT_LT((segments(k) - 1) * columns, k) << k;
+    EXPECT_GE(segments(k) * columns, k) << k;
+  }
+  EXPECT_EQ(segments(5120), 4);
+  EXPECT_EQ(segments(2304), 2);
+  EXPECT_EQ(segments(64), 1);
+}
+
+TEST(TilesTest, FewRowsSplitTheSumAndManyFillTheTile) {
+  for (const int64_t rows : {1, 8, 9, 16, 17, 32, 33, 64, 96}) {
+    const ProductTile tile = product_tile(rows, 4608, 1);
+    EXPECT_TRUE(tile.split) << rows;
+    EXPECT_GE(tile.x_rows(), std::min<int64_t>(rows, 64)) << rows;
+    EXPECT_EQ(tile.weight_rows(), 64) << rows;
+  }
+  EXPECT_FALSE(product_tile(2048, 4608, 1).split);
+  EXPECT_EQ(product_tile(8192, 4608, 1).weight_rows(), 128);
+  EXPECT_EQ(product_tile(8192, 4608, 1).x_rows(), 128);
+  EXPECT_TRUE(product_tile(256, 384, 1).split) << "six large tiles would leave the GPU idle";
+  EXPECT_FALSE(product_tile(128, 2304, 384).split);
+}
+
+}  // namespace
+}  // namespace fathom::cuda
