@@ -40,7 +40,8 @@ KernelBound bound_of(const KernelWork& work, const MachinePeaks& peaks) {
   take((peaks.l2_bytes - peaks.l1_bytes) * peaks.threads, peaks.l2);
   take(peaks.l3_bytes, peaks.l3);
   const double memory_bytes = double(work.memory_bytes) + double(work.cache_bytes) * left / footprint;
-  KernelBound bound{KernelBound::By::memory, memory_bytes / peaks.memory};
+  KernelBound bound{KernelBound::By::memory,
+                    memory_bytes / (work.large_pages ? peaks.memory_large_pages : peaks.memory)};
   const auto at_least = [&](KernelBound::By by, double seconds) {
     if (seconds > bound.seconds) bound = {by, seconds};
   };
@@ -49,15 +50,15 @@ KernelBound bound_of(const KernelWork& work, const MachinePeaks& peaks) {
   return bound;
 }
 
-std::vector<KernelCase> kernel_cases(int64_t cold_bytes, int64_t warm_bytes) {
+std::vector<KernelCase> kernel_cases(int64_t cold_bytes, int64_t warm_bytes, bool large_pages) {
   std::vector<KernelCase> cases;
-  const CaseSizes sizes{cold_bytes, warm_bytes};
+  const CaseSizes sizes{cold_bytes, warm_bytes, large_pages};
   add_product_cases(cases, sizes);
   add_expert_cases(cases, sizes);
   add_attention_cases(cases, sizes);
   add_stream_cases(cases, sizes);
-  add_engram_cases(cases);
-  add_row_cases(cases);
+  add_engram_cases(cases, sizes);
+  add_row_cases(cases, sizes);
   return cases;
 }
 

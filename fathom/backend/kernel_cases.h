@@ -20,6 +20,7 @@ const char* name_of(Arithmetic arithmetic);
 /// What one call has to do whatever the kernel is. Bytes are counted once, however often a kernel reads them.
 struct KernelWork {
   int64_t memory_bytes = 0;     // read where no cache holds it: weights, keys, tables
+  bool large_pages = false;     // these lie in pages of 2 MiB
   int64_t cache_bytes = 0;      // read and written where the last calls left it: activations
   int64_t cache_footprint = 0;  // of these: what the calls go over again and again; says which cache holds it
   double operations = 0;        // two a multiply-add
@@ -56,6 +57,8 @@ struct KernelCase {
 
 /// All cases, by operation. What Flash reads from memory is kept in copies of `cold_bytes` together at least, so that
 /// no cache holds the next one; the miniature's weights lie in copies of `warm_bytes`, about what the model takes.
-std::vector<KernelCase> kernel_cases(int64_t cold_bytes, int64_t warm_bytes);
+/// `large_pages`: what is read from memory lies in pages of 2 MiB where the system gives them, not in those of 4 KiB in
+/// which files are mapped.
+std::vector<KernelCase> kernel_cases(int64_t cold_bytes, int64_t warm_bytes, bool large_pages = false);
 
 }  // namespace fathom

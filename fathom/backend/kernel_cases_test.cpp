@@ -14,6 +14,7 @@ MachinePeaks round_peaks() {
   peaks.l2_bytes = 1000;
   peaks.l3_bytes = 10000;
   peaks.memory = 1000;
+  peaks.memory_large_pages = 1250;
   peaks.l3 = 2000;
   peaks.l2 = 4000;
   peaks.l1 = 8000;
@@ -32,6 +33,8 @@ TEST(KernelBound, IsTheLongestOfMemoryCacheAndArithmetic) {
   EXPECT_DOUBLE_EQ(bound_of(work, round_peaks()).seconds, 0.6);
   work.arithmetic = Arithmetic::bf16;
   EXPECT_DOUBLE_EQ(bound_of(work, round_peaks()).seconds, 0.5);
+  work.large_pages = true;
+  EXPECT_DOUBLE_EQ(bound_of(work, round_peaks()).seconds, 0.4);
   work = {.cache_bytes = 50, .cache_footprint = 50};
   EXPECT_EQ(bound_of(work, round_peaks()).by, KernelBound::By::cache);
   EXPECT_DOUBLE_EQ(bound_of(work, round_peaks()).seconds, 50 / 8000.0);

@@ -15,7 +15,8 @@ struct MachinePeaks {
   int64_t l1_bytes = 0, l2_bytes = 0;  // of one core
   int64_t l3_bytes = 0;                // that the cores share
   // Reading, bytes a second: each thread its own part, over and over.
-  double memory = 0;  // a part far larger than the caches, in rising order
+  double memory = 0;              // a part far larger than the caches, in pages of 4 KiB, as files are mapped
+  double memory_large_pages = 0;  // in pages of 2 MiB, where the system gives them: fewer translations
   double l3 = 0, l2 = 0, l1 = 0;
   int64_t memory_read = 0, l3_read = 0, l2_read = 0, l1_read = 0;  // bytes that all threads went over
   // Multiply-adds on registers, two operations each, operations a second.

@@ -52,6 +52,7 @@ std::string command_of(const KernelBenchSettings& s, const Common& common) {
   for (const std::string& kernel : s.kernels) text += " --kernel " + kernel;
   if (!s.filter.empty()) text += " --filter \"" + s.filter + "\"";
   for (size_t i = 0; i < s.rows.size(); ++i) text += (i == 0 ? " --rows " : ",") + std::to_string(s.rows[i]);
+  if (s.pages != "small") text += " --pages " + s.pages;
   if (!s.peers.empty()) text += " --peers \"" + s.peers + "\"";
   text += " --repeat " + std::to_string(s.repeat);
   if (!common.backend.empty()) text += " --backend " + common.backend;
@@ -113,6 +114,7 @@ KernelBenchRow row_of(const KernelCase& c, int64_t rows, const KernelWork& work,
   row.bound = name_of(bound.by);
   row.share = bound.seconds / seconds;
   row.arithmetic = name_of(work.arithmetic);
+  if (work.memory_bytes > 0) row.pages = work.large_pages ? "large" : "small";
   row.repeat = int64_t(samples.seconds.size());
   const auto [fastest, slowest] = std::minmax_element(samples.seconds.begin(), samples.seconds.end());
   row.spread = (*slowest - *fastest) / seconds;
@@ -146,6 +148,13 @@ std::vector<Option> kernel_bench_options(KernelBenchSettings& settings) {
        .target = &settings.rows,
        .least = 1,
        .most = 65536},
+      {.name = "pages",
+       .value = "SIZE",
+       .help = "kernels: in which pages weights lie: small, as a file is mapped (4 KiB), or large (2 MiB)",
+       .fallback = "small",
+       .group = what,
+       .target = &settings.pages,
+       .choices = {"small", "large"}},
       {.name = "peers",
        .value = "COMMAND",
        .help = "kernels: a program that times the same products in turns, like \"python3 "
@@ -157,7 +166,8 @@ std::vector<Option> kernel_bench_options(KernelBenchSettings& settings) {
 
 Result<void> refuse_kernel_options(const KernelBenchSettings& s) {
   for (const auto& [given, name] : {std::pair(!s.kernels.empty(), "--kernel"), std::pair(!s.filter.empty(), "--filter"),
-                                    std::pair(!s.rows.empty(), "--rows"), std::pair(!s.peers.empty(), "--peers")}) {
+                                    std::pair(!s.rows.empty(), "--rows"), std::pair(s.pages != "small", "--pages"),
+                                    std::pair(!s.peers.empty(), "--peers")}) {
     if (given) return Error{ErrorCode::usage, "only kernels know it", name, "use it with fathom bench kernels"};
   }
   return {};
@@ -227,8 +237,9 @@ class KernelBench {
       const auto again = measure_peaks(queues_[t]->pool, 1);
       if (!again) return again.error();
       const MachinePeaks& first = peaks_[t];
-      const double most = std::max({again->memory / first.memory, again->l3 / first.l3, again->l2 / first.l2,
-                                    again->bf16 / first.bf16, again->int8 / first.int8, again->f32 / first.f32});
+      const double most = std::max({again->memory / first.memory, again->memory_large_pages / first.memory_large_pages,
+                                    again->l3 / first.l3, again->l2 / first.l2, again->bf16 / first.bf16,
+                                    again->int8 / first.int8, again->f32 / first.f32});
       if (most < kDisturbed) continue;
       progress_.finish();
       print_note("fathom: with " + std::to_string(first.threads) + " threads this machine can do " +
@@ -298,7 +309,7 @@ Result<int> run_bench_kernels(const KernelBenchSettings& s, const Common& common
   if (!common.threads && usable_cpus() > 1) threads.push_back(usable_cpus());
   std::vector<KernelCase> cases;
   int64_t count = 0;
-  for (KernelCase& c : kernel_cases(kColdCaches * level3_bytes(), kWarmBytes)) {
+  for (KernelCase& c : kernel_cases(kColdCaches * level3_bytes(), kWarmBytes, s.pages == "large")) {
     const size_t rows = rows_of_case(c, s).size();
     if (!wanted(c, s) || rows == 0) continue;
     count += int64_t(rows * threads.size());

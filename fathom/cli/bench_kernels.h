@@ -16,6 +16,7 @@ struct KernelBenchSettings {
   std::vector<std::string> kernels;  // operations; empty: all
   std::string filter;                // of the line "op weights shape model place"
   std::vector<int64_t> rows;
+  std::string pages = "small";
   std::string peers;               // command; empty: none (kernel_peer.h)
   int64_t repeat = 5, warmup = 1;  // of the command
   std::string out;                 // of the command: file

@@ -24,6 +24,9 @@ std::vector<KernelBenchRow> rows_of(const MachinePeaks& p) {
     rows.push_back(std::move(row));
   };
   add("memory", p.memory_read, p.memory, "memory", "");
+  rows.back().pages = "small";
+  add("memory, large pages", p.memory_read, p.memory_large_pages, "memory", "");
+  rows.back().pages = "large";
   add("l3", p.l3_read, p.l3, "cache", "");
   add("l2", p.l2_read, p.l2, "cache", "");
   add("l1", p.l1_read, p.l1, "cache", "");
@@ -48,6 +51,7 @@ Json to_json(const KernelBenchRow& r) {
   tree.set("bound", Json::of(r.bound));
   tree.set("share", Json::of(r.share));
   tree.set("arithmetic", Json::of(r.arithmetic));
+  tree.set("pages", Json::of(r.pages));
   tree.set("repeat", Json::of(r.repeat));
   tree.set("spread", Json::of(r.spread));
   for (const PeerTime& peer : r.peers) {
@@ -117,6 +121,7 @@ std::string to_peak_table(std::span<const MachinePeaks> peaks) {
   using Side = Table::Side;
   Table table({{"threads", Side::right},
                {"memory GB/s", Side::right},
+               {"large pages", Side::right},
                {"L3 GB/s", Side::right},
                {"L2 GB/s", Side::right},
                {"L1 GB/s", Side::right},
@@ -124,8 +129,9 @@ std::string to_peak_table(std::span<const MachinePeaks> peaks) {
                {"int8 Gop/s", Side::right},
                {"f32 GFLOP/s", Side::right}});
   for (const MachinePeaks& p : peaks) {
-    table.add({std::to_string(p.threads), brief(1e-9 * p.memory), brief(1e-9 * p.l3), brief(1e-9 * p.l2),
-               brief(1e-9 * p.l1), brief(1e-9 * p.bf16), brief(1e-9 * p.int8), brief(1e-9 * p.f32)});
+    table.add({std::to_string(p.threads), brief(1e-9 * p.memory), brief(1e-9 * p.memory_large_pages),
+               brief(1e-9 * p.l3), brief(1e-9 * p.l2), brief(1e-9 * p.l1), brief(1e-9 * p.bf16), brief(1e-9 * p.int8),
+               brief(1e-9 * p.f32)});
   }
   return table.text();
 }

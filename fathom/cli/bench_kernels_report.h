@@ -25,6 +25,7 @@ struct KernelBenchRow {
   std::string bound;  // "memory", "cache", "compute"
   double share = 0;   // of that bound
   std::string arithmetic;
+  std::string pages;  // of what is read from memory: "small", "large"
   int64_t repeat = 0;
   double spread = 0;            // (slowest - fastest) / median
   std::vector<PeerTime> peers;  // the same ones in all rows

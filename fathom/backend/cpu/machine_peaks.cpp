@@ -281,11 +281,16 @@ Result<MachinePeaks> measure_peaks(ThreadPool& pool, int most_rounds) {
   const int64_t threads = peaks.threads, page = 4096;
   const auto part_of = [&](int64_t bytes) { return std::max(page, bytes / page * page); };
   const int64_t memory_part = part_of(std::max<int64_t>(4 * peaks.l3_bytes, int64_t(256) << 20) / threads);
-  auto buffer = reference_backend().memory.allocate(memory_part * threads);
-  if (!buffer) return buffer.error();
-  // The kernel may give large pages, as it may to weights: fewer translations, the machine's best.
-  madvise(buffer->data(), size_t(buffer->bytes()), MADV_HUGEPAGE);
-  std::memset(buffer->data(), 1, size_t(buffer->bytes()));
+  const auto touched = [&](int advice) {
+    auto buffer = reference_backend().memory.allocate(memory_part * threads);
+    if (buffer.ok()) madvise(buffer->data(), size_t(buffer->bytes()), advice);
+    if (buffer.ok()) std::memset(buffer->data(), 1, size_t(buffer->bytes()));
+    return buffer;
+  };
+  Result<Buffer> small = touched(MADV_NOHUGEPAGE);
+  if (!small) return small.error();
+  const Result<Buffer> large = touched(MADV_HUGEPAGE);
+  if (!large) return large.error();
   const std::vector<Read> loops = read_loops(processor.isa);
   const Loops arithmetic = arithmetic_loops(processor);
   peaks.f32_by = arithmetic.f32.by;
@@ -298,19 +303,26 @@ Result<MachinePeaks> measure_peaks(ThreadPool& pool, int most_rounds) {
     double* rate;
     int64_t* read;
     int64_t part;
+    const Buffer* from;
   };
-  const Level levels[] = {{&peaks.memory, &peaks.memory_read, memory_part},
-                          {&peaks.l3, &peaks.l3_read, part_of(l3_part)},
-                          {&peaks.l2, &peaks.l2_read, part_of(peaks.l2_bytes / 2)},
-                          {&peaks.l1, &peaks.l1_read, part_of(peaks.l1_bytes * 3 / 4)}};
+  const Level levels[] = {{&peaks.memory, &peaks.memory_read, memory_part, &*small},
+                          {&peaks.memory_large_pages, &peaks.memory_read, memory_part, &*large},
+                          {&peaks.l3, &peaks.l3_read, part_of(l3_part), &*large},
+                          {&peaks.l2, &peaks.l2_read, part_of(peaks.l2_bytes / 2), &*large},
+                          {&peaks.l1, &peaks.l1_read, part_of(peaks.l1_bytes * 3 / 4), &*large}};
   for (int round = 0; round < most_rounds; ++round) {
     bool better = round == 0;
+    if (round > 0) {  // other pages: what small ones reach depends on how they happen to lie
+      small = Buffer();
+      small = touched(MADV_NOHUGEPAGE);
+      if (!small) return small.error();
+    }
     const auto take = [&](double& peak, double rate) {
       if (rate > 1.02 * peak) better = true;
       peak = std::max(peak, rate);
     };
     for (const Level& level : levels) {
-      take(*level.rate, read_rate(pool, loops, buffer->data(), level.part, kCacheSeconds));
+      take(*level.rate, read_rate(pool, loops, level.from->data(), level.part, kCacheSeconds));
       *level.read = level.part * threads;
     }
     take(peaks.f32, operation_rate(pool, arithmetic.f32));

@@ -54,6 +54,7 @@ Result<KernelRun> attention_rows(const Attention& a, const AttentionPast& past, 
   const int64_t read = rows * (a.window * past.ring.entry_bytes + a.top_k * past.latents.region.entry_bytes);
   (cold ? work.memory_bytes : work.cache_bytes) += read;
   if (!cold) work.cache_footprint += past.memory->bytes;
+  work.large_pages = past.memory->large_pages;
   work.arithmetic = Arithmetic::bf16;
   op.rows = memory->row_set(std::vector<std::pair<int64_t, int64_t>>(size_t(rows), {position, 1}));
   op.fresh_rows = memory->row_set(std::vector<std::pair<int64_t, int64_t>>(size_t(rows), {0, 0}));
@@ -89,9 +90,11 @@ KernelCase attention_case(const Attention& a, const CaseSizes& sizes) {
                std::to_string(a.window) + " + " + std::to_string(a.top_k) + " keys"};
   c.most_rows = 512;
   const bool cold = c.model == "flash";
-  c.open = [a, cold, all = cold ? sizes.cold_bytes : sizes.warm_bytes / 4]() -> Result<MakeRows> {
+  c.open = [a, cold, large = sizes.large_pages,
+            all = cold ? sizes.cold_bytes : sizes.warm_bytes / 4]() -> Result<MakeRows> {
     AttentionPast past;
     past.memory = std::make_shared<CaseMemory>();
+    past.memory->large_pages = large;
     past.latents = make_pages(*past.memory, RowFormat::q4k, a.channels,
                               std::max(4 * a.top_k, all / row_bytes(RowFormat::q4k, a.channels)));
     past.ring.capacity = int(a.window + 6);
@@ -159,6 +162,7 @@ Result<KernelRun> index_rows(const Index& index, const IndexPast& past, bool col
                                    2.0 * double(rows * scored) * double(a.index_heads * a.index_channels));
   (cold ? work.memory_bytes : work.cache_bytes) += read;
   if (!cold) work.cache_footprint += past.memory->bytes;
+  work.large_pages = past.memory->large_pages;
   work.arithmetic = Arithmetic::int8;
   const int64_t needed = (index.keys + kPerBlock - 1) / kPerBlock;
   std::vector<int32_t> order(size_t(past.keys.blocks));
@@ -184,6 +188,7 @@ KernelCase index_case(const Index& index, const CaseSizes& sizes) {
     const int64_t copies = cold ? (sizes.cold_bytes + own * row - 1) / (own * row) : 1;
     IndexPast past;
     past.memory = std::make_shared<CaseMemory>();
+    past.memory->large_pages = sizes.large_pages;
     past.keys = make_pages(*past.memory, RowFormat::q4i, a.index_channels, std::max<int64_t>(copies, 1) * own);
     if (past.memory->error) return *past.memory->error;
     return MakeRows([index, past, cold](int64_t rows) { return index_rows(index, past, cold, rows); });

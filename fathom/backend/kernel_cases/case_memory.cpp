@@ -1,5 +1,7 @@
 #include "fathom/backend/kernel_cases/case_memory.h"
 
+#include <sys/mman.h>
+
 #include <cstring>
 #include <set>
 
@@ -10,6 +12,13 @@ namespace {
 constexpr int64_t kPattern = 65521;
 
 int64_t padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// From the backend's memory; the advice is followed before a page is touched, or not at all.
+Result<Buffer> allocate(int64_t bytes, bool large_pages) {
+  auto buffer = reference_backend().memory.allocate(bytes);
+  if (buffer.ok()) madvise(buffer->data(), size_t(bytes), large_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  return buffer;
+}
 
 // Repeats the first `period` bytes up to `bytes`.
 void repeat(uint8_t* data, int64_t period, int64_t bytes) {
@@ -29,7 +38,7 @@ void fill_weights(uint8_t* data, int64_t bytes) {
 }  // namespace
 
 uint8_t* CaseMemory::raw(int64_t count) {
-  auto buffer = reference_backend().memory.allocate(std::max<int64_t>(count, 64));
+  auto buffer = allocate(std::max<int64_t>(count, 64), large_pages);
   if (!buffer) {
     if (!error) error = buffer.error();
     return nullptr;
@@ -100,13 +109,13 @@ RowSet CaseMemory::row_set(const std::vector<std::pair<int64_t, int64_t>>& piece
 }
 
 Result<std::shared_ptr<WeightCopies>> WeightCopies::make(DType dtype, int64_t rows, int64_t cols, int64_t all_bytes,
-                                                         int64_t least, int tile) {
+                                                         bool large_pages, int64_t least, int tile) {
   const bool blocks = dtype == DType::f8_e4m3 || dtype == DType::f4_e2m1;
   if (dtype != DType::f8_e4m3) tile = 1;
   const int64_t values = bytes_of(dtype, rows * cols), scale_rows = (rows + tile - 1) / tile;
   const int64_t scales = blocks ? scale_rows * cols / 32 : 0, stride = padded(values) + padded(scales);
   const int64_t count = std::max({least, (all_bytes + stride - 1) / stride, int64_t(1)});
-  auto memory = reference_backend().memory.allocate(count * stride);
+  auto memory = allocate(count * stride, large_pages);
   if (!memory) return memory.error();
   auto out = std::make_shared<WeightCopies>();
   out->bytes_ = values + scales;

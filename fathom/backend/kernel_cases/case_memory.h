@@ -16,7 +16,8 @@ namespace fathom {
 class CaseMemory {
  public:
   std::optional<Error> error;
-  int64_t bytes = 0;  // of all tensors and encoded rows, not of numbers
+  int64_t bytes = 0;         // of all tensors and encoded rows, not of numbers
+  bool large_pages = false;  // of what is made from now on
 
   /// Zeros.
   uint8_t* raw(int64_t count);
@@ -54,7 +55,7 @@ class WeightCopies {
  public:
   /// Copies of `all_bytes` together, `least` at least. `tile`: rows that share a scale of FP8. Errors: out_of_memory.
   static Result<std::shared_ptr<WeightCopies>> make(DType dtype, int64_t rows, int64_t cols, int64_t all_bytes,
-                                                    int64_t least = 1, int tile = 32);
+                                                    bool large_pages, int64_t least = 1, int tile = 32);
   int64_t count() const { return int64_t(copies_.size()); }
   int64_t bytes() const { return bytes_; }  // of one copy, scales included
   const Matrix& at(int64_t i) const { return copies_[size_t(i % count())]; }
@@ -102,12 +103,13 @@ inline KernelWork on_activations(int64_t bytes, double operations) {
 
 struct CaseSizes {
   int64_t cold_bytes, warm_bytes;
+  bool large_pages;  // of what no cache holds
 };
 void add_product_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes);
 void add_expert_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes);
 void add_attention_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes);
-void add_row_cases(std::vector<KernelCase>& cases);
+void add_row_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes);
 void add_stream_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes);
-void add_engram_cases(std::vector<KernelCase>& cases);
+void add_engram_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes);
 
 }  // namespace fathom

@@ -41,7 +41,8 @@ Result<KernelRun> hash_rows(const Lookup& m, int64_t rows) {
   return repeats<&Operations::engram_hash>(memory, on_activations(rows * (8 + 8 * columns) + 16 * columns, 0), op);
 }
 
-Result<KernelRun> gather_rows(const Lookup& m, const std::shared_ptr<WeightCopies>& table, bool cold, int64_t rows) {
+Result<KernelRun> gather_rows(const Lookup& m, const std::shared_ptr<WeightCopies>& table, bool cold, bool large,
+                              int64_t rows) {
   auto memory = std::make_shared<CaseMemory>();
   memory->keep(table);
   const int64_t columns = kOrders * m.heads, groups = m.channels / 32;
@@ -51,6 +52,7 @@ Result<KernelRun> gather_rows(const Lookup& m, const std::shared_ptr<WeightCopie
   KernelWork work = on_activations(memory->bytes + 8 * rows * columns, 0);
   const int64_t read = rows * columns * (m.channels + groups);
   (cold ? work.memory_bytes : work.cache_bytes) += read;
+  work.large_pages = large;
   if (!cold) work.cache_footprint += table->bytes();
   // Half of the table at a time, and from call to call another half, so that the same rows do not come again.
   const int64_t half = m.rows / 2;
@@ -81,7 +83,7 @@ Result<KernelRun> mix_rows(const Lookup& m, int64_t rows) {
 
 }  // namespace
 
-void add_engram_cases(std::vector<KernelCase>& cases) {
+void add_engram_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes) {
   const auto name = [](const Lookup& m) { return size_name(kOrders * m.heads, m.channels); };
   for (const Lookup& m : kMemories) {
     KernelCase c{"engram_hash", "", std::to_string(kOrders * m.heads), m.model, "orders 2 to 4"};
@@ -93,10 +95,11 @@ void add_engram_cases(std::vector<KernelCase>& cases) {
     KernelCase c{"engram_gather", "fp8", name(m), m.model, std::to_string(m.rows) + " table rows"};
     c.most_rows = 2048;
     const bool cold = c.model == "flash";
-    c.open = [m, cold]() -> Result<MakeRows> {
-      const auto table = WeightCopies::make(DType::f8_e4m3, m.rows, m.channels, 0, 1, 1);
+    c.open = [m, cold, large = sizes.large_pages]() -> Result<MakeRows> {
+      const auto table = WeightCopies::make(DType::f8_e4m3, m.rows, m.channels, 0, large, 1, 1);
       if (!table) return table.error();
-      return MakeRows([m, table = *table, cold](int64_t rows) { return gather_rows(m, table, cold, rows); });
+      return MakeRows(
+          [m, table = *table, cold, large](int64_t rows) { return gather_rows(m, table, cold, large, rows); });
     };
     cases.push_back(std::move(c));
   }

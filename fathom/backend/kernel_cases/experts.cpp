@@ -40,7 +40,7 @@ Routing route(CaseMemory& memory, const Mixture& m, int64_t rows, uint64_t seed)
 }
 
 Result<KernelRun> grouped_rows(const Mixture& m, bool down, const std::shared_ptr<WeightCopies>& weights, bool cold,
-                               int64_t rows) {
+                               bool large, int64_t rows) {
   const int64_t n = down ? m.hidden : m.inner, k = down ? m.inner : m.hidden, assignments = rows * m.chosen;
   auto memory = std::make_shared<CaseMemory>();
   memory->keep(weights);
@@ -61,6 +61,7 @@ Result<KernelRun> grouped_rows(const Mixture& m, bool down, const std::shared_pt
   const auto read = int64_t(distinct * double(weights->bytes()));
   if (cold) {
     work.memory_bytes = read;
+    work.large_pages = large;
   } else {
     work.cache_bytes += read;
     work.cache_footprint += weights->bytes() * m.experts;
@@ -82,16 +83,18 @@ KernelCase grouped_case(const Mixture& m, bool down, const CaseSizes& sizes) {
   const bool cold = c.model == "flash";
   c.open = [m, down, n, k, cold, sizes]() -> Result<MakeRows> {
     // Twice what linear keeps: two rows of a call that choose neighbours must not meet the same copy in a cache.
-    const auto weights = cold ? WeightCopies::make(DType::f4_e2m1, n, k, 2 * sizes.cold_bytes)
-                              : WeightCopies::make(DType::f4_e2m1, n, k, sizes.warm_bytes, m.experts);
+    const auto weights = cold ? WeightCopies::make(DType::f4_e2m1, n, k, 2 * sizes.cold_bytes, sizes.large_pages)
+                              : WeightCopies::make(DType::f4_e2m1, n, k, sizes.warm_bytes, false, m.experts);
     if (!weights) return weights.error();
-    return MakeRows(
-        [m, down, cold, weights = *weights](int64_t rows) { return grouped_rows(m, down, weights, cold, rows); });
+    return MakeRows([m, down, cold, large = sizes.large_pages, weights = *weights](int64_t rows) {
+      return grouped_rows(m, down, weights, cold, large, rows);
+    });
   };
   return c;
 }
 
-Result<KernelRun> gate_rows(const Mixture& m, const std::shared_ptr<WeightCopies>& weights, bool cold, int64_t rows) {
+Result<KernelRun> gate_rows(const Mixture& m, const std::shared_ptr<WeightCopies>& weights, bool cold, bool large,
+                            int64_t rows) {
   auto memory = std::make_shared<CaseMemory>();
   memory->keep(weights);
   Gate op;
@@ -102,6 +105,7 @@ Result<KernelRun> gate_rows(const Mixture& m, const std::shared_ptr<WeightCopies
   op.weights = memory->floats(rows, m.chosen);
   KernelWork work = on_activations(memory->bytes, 2.0 * double(rows * m.experts * m.hidden));
   (cold ? work.memory_bytes : work.cache_bytes) += weights->bytes();
+  work.large_pages = large;
   if (!cold) work.cache_footprint += weights->bytes() * weights->count();
   work.arithmetic = Arithmetic::bf16;
   return repeats<&Operations::gate>(memory, work, op,
@@ -113,10 +117,11 @@ KernelCase gate_case(const Mixture& m, const CaseSizes& sizes) {
   c.most_rows = m.most_rows;
   const bool cold = c.model == "flash";
   const int64_t all = cold ? sizes.cold_bytes : sizes.warm_bytes;
-  c.open = [m, cold, all]() -> Result<MakeRows> {
-    const auto weights = WeightCopies::make(DType::bf16, m.experts, m.hidden, all);
+  c.open = [m, cold, all, large = sizes.large_pages]() -> Result<MakeRows> {
+    const auto weights = WeightCopies::make(DType::bf16, m.experts, m.hidden, all, large);
     if (!weights) return weights.error();
-    return MakeRows([m, cold, weights = *weights](int64_t rows) { return gate_rows(m, weights, cold, rows); });
+    return MakeRows(
+        [m, cold, large, weights = *weights](int64_t rows) { return gate_rows(m, weights, cold, large, rows); });
   };
   return c;
 }

@@ -41,7 +41,7 @@ constexpr Shape kShapes[] = {
 };
 
 Result<KernelRun> linear_rows(const Shape& shape, const std::shared_ptr<WeightCopies>& weights, bool cold,
-                              int64_t rows) {
+                              bool large_pages, int64_t rows) {
   auto memory = std::make_shared<CaseMemory>();
   memory->keep(weights);
   Linear op;
@@ -51,6 +51,7 @@ Result<KernelRun> linear_rows(const Shape& shape, const std::shared_ptr<WeightCo
   KernelWork work = on_activations(memory->bytes, 2.0 * double(rows * shape.n * shape.k));
   if (cold) {
     work.memory_bytes = weights->bytes();
+    work.large_pages = large_pages;
   } else {
     work.cache_bytes += weights->bytes();
     work.cache_footprint += weights->bytes() * weights->count();
@@ -67,11 +68,12 @@ KernelCase linear_case(const Shape& shape, const CaseSizes& sizes) {
   if (shape.groups > 1) c.shape += "/" + std::to_string(shape.groups);
   const bool cold = c.model == "flash";
   const int64_t all = cold ? sizes.cold_bytes : sizes.warm_bytes;
-  c.open = [shape, cold, all]() -> Result<MakeRows> {
-    const auto weights = WeightCopies::make(shape.weight, shape.n, shape.k, all);
+  c.open = [shape, cold, all, large = sizes.large_pages]() -> Result<MakeRows> {
+    const auto weights = WeightCopies::make(shape.weight, shape.n, shape.k, all, large);
     if (!weights) return weights.error();
-    return MakeRows(
-        [shape, cold, weights = *weights](int64_t rows) { return linear_rows(shape, weights, cold, rows); });
+    return MakeRows([shape, cold, large, weights = *weights](int64_t rows) {
+      return linear_rows(shape, weights, cold, large, rows);
+    });
   };
   return c;
 }

@@ -68,7 +68,7 @@ Result<KernelRun> add_rows(int64_t width, int64_t rows) {
 }
 
 // Rows of the embedding, taken at random from a table that no cache holds, once for each of four streams.
-Result<KernelRun> embed_rows(const std::shared_ptr<WeightCopies>& table, int64_t rows) {
+Result<KernelRun> embed_rows(const std::shared_ptr<WeightCopies>& table, bool large, int64_t rows) {
   auto memory = std::make_shared<CaseMemory>();
   memory->keep(table);
   constexpr int kStreams = 4;
@@ -81,6 +81,7 @@ Result<KernelRun> embed_rows(const std::shared_ptr<WeightCopies>& table, int64_t
   op.out = memory->tensor(kBf16, rows, kStreams * all.cols);
   KernelWork work = on_activations(memory->bytes, 0);
   work.memory_bytes = rows * all.cols * 2;
+  work.large_pages = large;
   std::vector<int32_t> ids;
   for (int64_t r = 0; r < rows; ++r) {
     ids.push_back(int32_t(uint64_t(philox(1, {uint32_t(r), 0, 0, 0})[0]) * uint64_t(half) >> 32));
@@ -110,7 +111,7 @@ Result<KernelRun> sample_rows(int64_t vocabulary, float top_p, int64_t rows) {
 
 }  // namespace
 
-void add_row_cases(std::vector<KernelCase>& cases) {
+void add_row_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes) {
   const auto add = [&](const char* op, const char* weights, const std::string& shape, const char* model,
                        const char* place, int64_t most_rows, OpenCase open) {
     KernelCase c{op, weights, shape, model, place};
@@ -121,11 +122,11 @@ void add_row_cases(std::vector<KernelCase>& cases) {
   const auto open_width = [](auto rows_of, int64_t width) {
     return opens([rows_of, width](int64_t rows) { return rows_of(width, rows); });
   };
-  const auto open_table = [](int64_t vocabulary, int64_t hidden) -> OpenCase {
-    return [vocabulary, hidden]() -> Result<MakeRows> {
-      const auto table = WeightCopies::make(kBf16, vocabulary, hidden, 0);
+  const auto open_table = [large = sizes.large_pages](int64_t vocabulary, int64_t hidden) -> OpenCase {
+    return [vocabulary, hidden, large]() -> Result<MakeRows> {
+      const auto table = WeightCopies::make(kBf16, vocabulary, hidden, 0, large);
       if (!table) return table.error();
-      return MakeRows([table = *table](int64_t rows) { return embed_rows(table, rows); });
+      return MakeRows([table = *table, large](int64_t rows) { return embed_rows(table, large, rows); });
     };
   };
   // A third of Flash's table: 441 MB, which no cache holds.

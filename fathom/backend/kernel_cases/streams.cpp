@@ -13,7 +13,8 @@ struct Site {
 };
 constexpr Site kSites[] = {{"flash", 5120}, {"miniature", 256}};
 
-Result<KernelRun> mixes_rows(const Site& site, const std::shared_ptr<WeightCopies>& fn, bool cold, int64_t rows) {
+Result<KernelRun> mixes_rows(const Site& site, const std::shared_ptr<WeightCopies>& fn, bool cold, bool large,
+                             int64_t rows) {
   auto memory = std::make_shared<CaseMemory>();
   memory->keep(fn);
   const int64_t width = kStreams * site.hidden;
@@ -29,6 +30,7 @@ Result<KernelRun> mixes_rows(const Site& site, const std::shared_ptr<WeightCopie
   KernelWork work =
       on_activations(memory->bytes, double(rows) * (2.0 * double(kMixes * width) + 2.0 * double(width) + sinkhorn));
   (cold ? work.memory_bytes : work.cache_bytes) += fn->bytes();
+  work.large_pages = large;
   if (!cold) work.cache_footprint += fn->bytes() * fn->count();
   return repeats<&Operations::stream_mixes>(memory, work, op,
                                             [fn](StreamMixes& call, int64_t i) { call.fn = fn->at(i).values; });
@@ -72,10 +74,11 @@ KernelCase mixes_case(const Site& site, const CaseSizes& sizes) {
   KernelCase c{"stream_mixes", "f32", size_name(kMixes, kStreams * site.hidden), site.model, "mHC, 20 Sinkhorn rounds"};
   c.most_rows = 2048;
   const bool cold = c.model == "flash";
-  c.open = [site, cold, all = cold ? sizes.cold_bytes : sizes.warm_bytes]() -> Result<MakeRows> {
-    const auto fn = WeightCopies::make(DType::f32, kMixes, kStreams * site.hidden, all);
+  c.open = [site, cold, large = sizes.large_pages,
+            all = cold ? sizes.cold_bytes : sizes.warm_bytes]() -> Result<MakeRows> {
+    const auto fn = WeightCopies::make(DType::f32, kMixes, kStreams * site.hidden, all, large);
     if (!fn) return fn.error();
-    return MakeRows([site, fn = *fn, cold](int64_t rows) { return mixes_rows(site, fn, cold, rows); });
+    return MakeRows([site, fn = *fn, cold, large](int64_t rows) { return mixes_rows(site, fn, cold, large, rows); });
   };
   return c;
 }
