@@ -3,6 +3,7 @@
 
     fathom bench kernels --json > kernels.jsonl
     bench/plot.py kernels.jsonl docs/images/roofline.svg [--threads 2] [--model flash]
+    bench/plot.py kernels.jsonl --table [--rows 1,512] [--model flash]      the same as a table in Markdown
 
 Across: operations for each byte that has to be read or written, as the formats count them. Up: operations a second. The roofs are this
 machine's peaks of the same run: memory and caches slope, arithmetic is flat; a point below its roof leaves that much unused. Plain SVG
@@ -121,6 +122,27 @@ def svg(title: str, rows: list[dict]) -> str:
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
+def table(rows: list[dict], wanted: set[int]) -> str:
+    """A line for each case and number of rows; times and shares of each number of threads beside each other."""
+    threads = sorted({r["threads"] for r in rows})
+    cases: dict[tuple, dict[int, dict]] = {}
+    for r in rows:
+        if not r["op"].startswith("peak ") and r["rows"] in wanted:
+            cases.setdefault((r["op"], r["weights"], r["shape"], r["place"], r["rows"]), {})[r["threads"]] = r
+    head = "| operation | weights | shape | in the model | rows | bound |" + "".join(
+        f" {n} thread{'s' if n > 1 else ''}: us | GB/s | GFLOP/s | share |" for n in threads
+    )
+    lines = [head, "| --- | --- | --- | --- | ---: | --- |" + " ---: |" * (4 * len(threads))]
+    for (op, weights, shape, place, count), by in cases.items():
+        cells = [op, weights, shape, place, f"{count:,}", " / ".join(dict.fromkeys(r["bound"] for r in by.values()))]
+        for n in threads:
+            r = by.get(n)
+            digits = 0 if r and r["us"] >= 100 else 2
+            cells += [f"{r['us']:,.{digits}f}", f"{r['gbps']:.1f}", f"{r['gflops']:.1f}", f"{100 * r['share']:.0f} %"] if r else [""] * 4
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def png(title: str, rows: list[dict], path: str) -> None:
     try:
         from matplotlib import pyplot
@@ -146,11 +168,17 @@ def png(title: str, rows: list[dict], path: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", metavar="FILE.jsonl")
-    parser.add_argument("picture", metavar="FILE.svg|FILE.png")
+    parser.add_argument("picture", nargs="?", metavar="FILE.svg|FILE.png")
+    parser.add_argument("--table", action="store_true", help="print a table instead of drawing")
+    parser.add_argument("--rows", default="1,512", metavar="N,N", help="of the table (default: %(default)s)", dest="wanted")
     parser.add_argument("--threads", type=int, help="default: the most that were measured")
     parser.add_argument("--model", default="flash", choices=("flash", "miniature"), help="default: %(default)s")
     a = parser.parse_args()
     rows = read(a.rows)
+    if a.table:
+        return print(table([r for r in rows if r["model"] == a.model], {int(n) for n in a.wanted.split(",")}))
+    if not a.picture:
+        parser.error("name a picture, or say --table")
     threads = a.threads or max(r["threads"] for r in rows)
     rows = [r for r in rows if r["threads"] == threads and r["model"] in (a.model, "machine")]
     if not series_of(rows) or not any(r["op"] == "peak memory" for r in rows):

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <thread>
 
 #include "fathom/backend/kernel_cases.h"
 #include "fathom/base/mapped_file.h"
@@ -23,6 +24,7 @@ constexpr double kSampleSeconds = 0.01;  // calls shorter than this are repeated
 constexpr int64_t kRows[] = {1, 2, 4, 8, 16, 64, 512, 2048};
 constexpr int64_t kColdCaches = 4;  // times the level 3 cache
 constexpr double kDisturbed = 1.05;
+constexpr auto kPeerSleeps = std::chrono::milliseconds(30);
 constexpr int64_t kWarmBytes = int64_t(6) << 20;  // what the miniature's layers take
 
 /// Every operation that has a case, for completion and checks.
@@ -82,6 +84,10 @@ Result<Samples> measure(const KernelRun& run, const Operations& ops, Queue& queu
   Samples samples;
   samples.peer_us.resize(peer != nullptr ? peer->names().size() : 0);
   for (int64_t i = 0; i < s.repeat; ++i) {
+    if (peer != nullptr && i > 0) {  // its threads look for work for a while before they sleep
+      std::this_thread::sleep_for(kPeerSleeps);
+      seconds_of(run, ops, queue, 1);
+    }
     samples.seconds.push_back(seconds_of(run, ops, queue, calls));
     if (peer == nullptr) continue;
     const auto us = peer->sample(product, kSampleSeconds);

@@ -38,6 +38,8 @@ def mean_us(call, seconds: float, begin: int, expected: dict, key: tuple) -> flo
         start = time.perf_counter()
         call(begin + 1)
         calls = expected[key] = max(1, int(seconds / (time.perf_counter() - start)))
+    else:
+        call(begin - 1)  # wakes its threads
     start = time.perf_counter()
     for i in range(calls):
         call(begin + i)
