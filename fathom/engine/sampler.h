@@ -81,11 +81,11 @@ int64_t sampler_bytes(int64_t vocabulary, int64_t sequences, int64_t drafts);
 
 /// One sequence whose next token is chosen.
 struct Choice {
-  SamplerState* state = nullptr;    // propose(): null leaves the sequence out
-  int64_t row = 0;                  // choose(): the first of its drafts + 1 neighbouring logit rows
-  std::span<const int32_t> drafts;  // choose(): proposals to verify; propose(): drafts of this block so far
-  int64_t position = 0;             // of the first token that its logits are about, the first draft's or the answer's
-  int64_t generated = 0;            // tokens of the answer so far, drafts not counted
+  SamplerState* state = nullptr;         // propose(): null leaves the sequence out
+  int64_t row = 0;                       // choose(): the first of its drafts + 1 neighbouring logit rows
+  std::span<const int32_t> drafts = {};  // choose(): proposals to verify; propose(): drafts of this block so far
+  int64_t position = 0;   // of the first token that its logits are about, the first draft's or the answer's
+  int64_t generated = 0;  // tokens of the answer so far, drafts not counted
   /// choose(): out, of each draft the probability that it is accepted as far as it is known, whether or not one before
   /// it is refused: 1 - residual mass where both laws are there (acceptance_of), else 1 or 0 for whether it is the
   /// target's own token. Greedy that is the same number, as laws of one token have it; a transparent request keeps no
