@@ -122,6 +122,44 @@ TEST_P(SampleTest, TheDrawInvertsTheRunningSum) {
   }
 }
 
+// engine.md 18.7: on small vocabularies the draw is that of exact rational arithmetic. A token's share of the law is
+// the rational w / W; the fraction U / 2^64 chooses the token whose interval of cumulative shares it lies in, which is
+// compared as cumulative W-ths with U over a common denominator, nothing rounded. And each w is floor(p 2^31) of the
+// softmax in 64 bits of mantissa, but for logits so near to an integer that the double of the definition may fall
+// short.
+TEST_P(SampleTest, IsExactRationalArithmeticOnSmallVocabularies) {
+  using Wide = unsigned __int128;
+  for (uint64_t trial = 0; trial < 60; ++trial) {
+    std::vector<float> logits;
+    for (const float x : noise(2 + trial % 7, 900 + trial)) logits.push_back(3 * x);
+    if (trial % 3 == 0) logits[trial % logits.size()] = -INFINITY;
+    if (trial % 4 == 0) std::fill(logits.begin(), logits.end(), 1.f);  // w = floor(2^31 / n), a rational softmax
+    RowSampling row = sampling(1);
+    row.seed = trial;
+    const Law weights = law(logits, row);
+    long double sum = 0;
+    for (const float logit : logits) sum += std::exp((long double)(logit));
+    uint64_t total = 0;
+    for (size_t i = 0; i < logits.size(); ++i) {
+      total += weights[i];
+      const long double exact = std::exp((long double)(logits[i])) / sum * 0x1p31L;
+      const long double near = std::abs(exact - std::round(exact));
+      if (near > 1e-4L) {
+        EXPECT_EQ(weights[i], uint32_t(std::floor(exact))) << "trial " << trial << " token " << i;
+      }
+    }
+    const auto ids = draw(logits, row, 500);
+    for (uint32_t position = 0; position < 500; ++position) {
+      const uint64_t fraction = random_bits(row.seed, position, kFresh, 0);
+      // The attempts that keep uniform_below free of bias reject one draw in 2^33 here.
+      size_t want = 0;
+      Wide cumulative = weights[0];  // of W
+      while (!(Wide(fraction) * total < (cumulative << 64))) cumulative += weights[++want];
+      ASSERT_EQ(size_t(ids[position]), want) << "trial " << trial << " position " << position;
+    }
+  }
+}
+
 // Case num-04.
 TEST_P(SampleTest, SettingsHaveTheirEffectOnWhatIsDrawn) {
   const std::vector<float> logits{2, 1, 0, -1};

@@ -26,6 +26,8 @@ Json logprobs_json(const std::vector<TokenLogprob>& tokens, const Tokenizer* tok
     Json top = Json::array();
     for (const auto& [id, logprob] : token.top) top.push(logprob_json(id, logprob, tokenizer));
     entry.set("top", std::move(top));
+    if (token.nextn_logprob != kNoDraft) entry.set("nextn_logprob", Json::of(double(token.nextn_logprob)));
+    if (token.sum_smaller_probs >= 0) entry.set("sum_smaller_probs", Json::of(double(token.sum_smaller_probs)));
     list.push(std::move(entry));
   }
   return list;

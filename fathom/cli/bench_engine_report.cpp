@@ -5,24 +5,13 @@
 #include <map>
 
 #include "fathom/cli/bench_report.h"
+#include "fathom/cli/load_fields.h"
 #include "fathom/cli/terminal.h"
 
 namespace fathom::cli {
 namespace {
 
-std::string time_text(double seconds) {
-  if (seconds <= 0) return "0";
-  return seconds < 1 ? brief(1000 * seconds) + " ms" : brief(seconds) + " s";
-}
-
 std::string share_text(double share) { return fixed(100 * share, 1) + " %"; }
-
-void set_quantiles(Json& tree, const std::string& name, const Quantiles& q) {
-  for (const auto& [suffix, value] :
-       {std::pair("mean", q.mean), {"p50", q.p50}, {"p90", q.p90}, {"p99", q.p99}, {"max", q.most}}) {
-    tree.set(name + "_" + suffix + "_s", Json::of(value));
-  }
-}
 
 void set_simulated(Json& tree, const SimulationReport& s, const LoadReport& load, bool lists) {
   for (const auto& [key, value] : {std::pair("steps", s.steps),
@@ -109,30 +98,12 @@ Json to_json(const EngineRow& r, bool lists) {
   }
   tree.set("sequences", Json::of(r.sequences));
   tree.set("step_rows", Json::of(r.step_rows));
-  tree.set("seconds", Json::of(load.seconds));
-  tree.set("tokens_per_s", Json::of(load.tokens_per_second()));
-  tree.set("requests_per_s", Json::of(load.requests_per_second()));
-  for (const auto& [key, value] : {std::pair("answers", load.answers),
-                                   {"finished", load.finished},
-                                   {"cancelled", load.cancelled},
-                                   {"rejected", load.rejected},
-                                   {"failed", load.failed},
-                                   {"prompt_tokens", load.prompt_tokens},
-                                   {"cached_tokens", load.cached_tokens},
-                                   {"output_tokens", load.output_tokens},
-                                   {"preempted", load.preemptions},
-                                   {"first_token_targets", load.first_token_targets},
-                                   {"first_token_met", load.first_token_met},
-                                   {"between_targets", load.between_targets},
-                                   {"between_met", load.between_met}}) {
-    tree.set(key, Json::of(value));
-  }
-  tree.set("hit_rate", Json::of(load.hit_rate()));
-  set_quantiles(tree, "queue", load.queue);
-  set_quantiles(tree, "first_token", load.first_token);
-  set_quantiles(tree, "gap", load.gap);
-  set_quantiles(tree, "per_token", load.per_token);
-  set_quantiles(tree, "total", load.total);
+  set_load(tree, load,
+           {{"preempted", load.preemptions},
+            {"first_token_targets", load.first_token_targets},
+            {"first_token_met", load.first_token_met},
+            {"between_targets", load.between_targets},
+            {"between_met", load.between_met}});
   tree.set("tokens_per_round", Json::of(r.tokens_per_round));
   tree.set("verified_per_round", Json::of(r.verified_per_round));
   if (r.simulated) set_simulated(tree, *r.simulated, load, lists);
@@ -141,10 +112,7 @@ Json to_json(const EngineRow& r, bool lists) {
     for (const TenantReport& one : load.tenants) tenants.push(tenant_json(one));
     tree.set("tenants", std::move(tenants));
   }
-  tree.set("model", Json::of(r.model));
-  tree.set("machine", Json::of(r.machine));
-  tree.set("commit", Json::of(r.commit));
-  tree.set("command", Json::of(r.command));
+  set_origin(tree, r.model, r.machine, r.commit, r.command);
   return tree;
 }
 

@@ -3,22 +3,11 @@
 #include <algorithm>
 
 #include "fathom/cli/bench_report.h"
+#include "fathom/cli/load_fields.h"
 #include "fathom/cli/terminal.h"
 
 namespace fathom::cli {
 namespace {
-
-std::string time_text(double seconds) {
-  if (seconds <= 0) return "0";
-  return seconds < 1 ? brief(1000 * seconds) + " ms" : brief(seconds) + " s";
-}
-
-void set_quantiles(Json& tree, const std::string& name, const Quantiles& q) {
-  for (const auto& [suffix, value] :
-       {std::pair("mean", q.mean), {"p50", q.p50}, {"p90", q.p90}, {"p99", q.p99}, {"max", q.most}}) {
-    tree.set(name + "_" + suffix + "_s", Json::of(value));
-  }
-}
 
 std::string load_text(const ServeRow& row) {
   std::string text = row.trace;
@@ -47,35 +36,13 @@ Json to_json(const ServeRow& r) {
   tree.set("trace", Json::of(r.trace));
   tree.set("rate", r.rate ? Json::of(*r.rate) : Json());
   tree.set("concurrency", r.concurrency ? Json::of(*r.concurrency) : Json());
-  tree.set("seconds", Json::of(load.seconds));
-  tree.set("tokens_per_s", Json::of(load.tokens_per_second()));
-  tree.set("requests_per_s", Json::of(load.requests_per_second()));
-  for (const auto& [key, value] : {std::pair("answers", load.answers),
-                                   {"finished", load.finished},
-                                   {"cancelled", load.cancelled},
-                                   {"rejected", load.rejected},
-                                   {"failed", load.failed},
-                                   {"prompt_tokens", load.prompt_tokens},
-                                   {"cached_tokens", load.cached_tokens},
-                                   {"output_tokens", load.output_tokens},
-                                   {"most_running", r.result.most_running}}) {
-    tree.set(key, Json::of(value));
-  }
-  tree.set("hit_rate", Json::of(load.hit_rate()));
-  set_quantiles(tree, "queue", load.queue);
-  set_quantiles(tree, "first_token", load.first_token);
-  set_quantiles(tree, "gap", load.gap);
-  set_quantiles(tree, "per_token", load.per_token);
-  set_quantiles(tree, "total", load.total);
+  set_load(tree, load, {{"most_running", r.result.most_running}});
   std::string failures;
   for (const auto& [kind, one] : r.result.failures) {
     failures += (failures.empty() ? "" : "; ") + kind + ": " + std::to_string(one.count);
   }
   tree.set("failures", Json::of(failures));
-  tree.set("model", Json::of(r.model));
-  tree.set("machine", Json::of(r.machine));
-  tree.set("commit", Json::of(r.commit));
-  tree.set("command", Json::of(r.command));
+  set_origin(tree, r.model, r.machine, r.commit, r.command);
   return tree;
 }
 

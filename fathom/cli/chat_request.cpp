@@ -4,7 +4,8 @@
 
 #include "fathom/base/mapped_file.h"
 #include "fathom/cli/option_value.h"
-#include "fathom/grammar/constraint_grammar.h"
+#include "fathom/engine/constraint_check.h"
+#include "fathom/recipe/answerable.h"
 #include "fathom/recipe/schema/check_schema.h"
 
 namespace fathom::cli {
@@ -16,12 +17,6 @@ Result<Json> read_json_file(const std::string& path) {
   const auto text = read_file(path, kMostFileBytes);
   if (!text) return text.error();
   return parse_json(*text, path);
-}
-
-/// Whether the answer must keep to it: tools that may be called, none of them strict, promise nothing.
-bool is_promise(const grammar::Constraint& constraint) {
-  return constraint.kind != grammar::Constraint::Kind::tool_call ||
-         std::any_of(constraint.tools.begin(), constraint.tools.end(), [](const auto& tool) { return tool.strict; });
 }
 
 }  // namespace
@@ -134,41 +129,9 @@ Result<recipe::CodecRequest> chat_request(Json messages, const ChatFrame& frame)
   return recipe::read_request(recipe::Api::chat_completions, chat_body(std::move(messages), frame), conversion());
 }
 
-Result<void> check_constraint(const recipe::CodecRequest& request) {
-  const auto& constraint = request.converted.inference.constraint;
-  if (!constraint || !is_promise(*constraint)) return {};
-  const auto grammar = grammar::grammar_of(*constraint);
-  if (grammar) return {};
-  Error error = grammar.error();
-  error.code = ErrorCode::usage;
-  return error;
-}
-
 Result<void> check_answerable(const recipe::CodecRequest& request) {
-  for (const recipe::Message& message : request.converted.conversation.messages) {
-    if (!message.images.empty()) {
-      const std::string& path = message.images[0].path;
-      return Error{ErrorCode::usage, "this build cannot see images yet", path.starts_with('.') ? path.substr(1) : path,
-                   "leave the image out"};
-    }
-  }
-  const Result<void> possible = check_constraint(request);
-  if (possible) return {};
-  Error error = possible.error();
-  using Kind = grammar::Constraint::Kind;
-  const Kind kind = request.converted.inference.constraint->kind;
-  if (kind == Kind::tool_call || kind == Kind::tool_call_required) return error;  // a path in "tools"
-  const bool responses = request.api == recipe::Api::responses;
-  std::string place = responses ? "text.format" : "response_format";
-  if (kind == Kind::json) place += responses ? ".schema" : ".json_schema.schema";
-  if (kind == Kind::regex) {
-    error.where = place + ".regex";
-    return error;
-  }
-  const bool in_schema = kind == Kind::json && !error.where.empty() && !error.where.starts_with('#');
-  const std::string between = in_schema ? (error.where.starts_with('[') ? "" : ".") : ", ";
-  error.where = error.where.empty() ? place : place + between + error.where;
-  return error;
+  if (auto seen = recipe::check_images(request); !seen) return seen;
+  return recipe::check_constraint(request, fathom::check_constraint);
 }
 
 SamplingSettings settings_of(const recipe::Inference& inference) {
@@ -195,7 +158,7 @@ Result<Question> codec_question(const recipe::CodecRequest& request, const Sampl
   question.request.ids = std::move(*ids);
   const auto& constraint = request.converted.inference.constraint;
   // Calls of tools too large or too many for a grammar go unconstrained where nobody asked for more.
-  if (constraint && (is_promise(*constraint) || grammar::grammar_of(*constraint).ok())) {
+  if (constraint && (recipe::is_promise(*constraint) || fathom::check_constraint(*constraint).ok())) {
     question.request.constraint = constraint;
   }
   question.parsing = request.converted.parsing;

@@ -44,9 +44,6 @@ Json chat_body(Json messages, const ChatFrame& frame);
 /// The same, read. Errors: those of recipe::read_request; paths are those of chat_body.
 Result<recipe::CodecRequest> chat_request(Json messages, const ChatFrame& frame);
 
-/// Refuses a constraint that cannot be enforced. Errors: usage; `where` is the path inside of the schema, the place in
-/// the expression, or the path in the list of tools.
-Result<void> check_constraint(const recipe::CodecRequest& request);
 /// Refuses what this build would have to ignore: images, and constraints that cannot be enforced. Errors: usage,
 /// `where` being the path in the request.
 Result<void> check_answerable(const recipe::CodecRequest& request);

@@ -14,6 +14,8 @@
 #include "fathom/cli/program.h"
 #include "fathom/cli/terminal.h"
 #include "fathom/cli/text_input.h"
+#include "fathom/engine/constraint_check.h"
+#include "fathom/recipe/answerable.h"
 
 namespace fathom::cli {
 namespace {
@@ -422,7 +424,7 @@ Result<recipe::CodecRequest> message_request(std::string_view message, const Cha
   messages.push(chat_message("user", message));
   auto request = chat_request(std::move(messages), frame);
   if (!request) return told_of(request.error(), "--chat", ErrorCode::usage, "see fathom generate --help");
-  if (auto possible = check_constraint(*request); !possible) {
+  if (auto possible = recipe::check_promise(*request, check_constraint); !possible) {
     Error error = possible.error();
     const auto kind = request->converted.inference.constraint->kind;
     const std::string option = kind == grammar::Constraint::Kind::json    ? "--schema"

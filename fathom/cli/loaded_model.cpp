@@ -232,7 +232,11 @@ Result<Engine> open_engine(const LoadedModel& model, const EngineSettings& setti
     options.vocabulary = std::move(*vocabulary);
   }
   auto engine = Engine::open(model.opened.checkpoint, model.token_map, std::move(options));
-  if (!engine) return engine;
+  if (!engine) {
+    Error error = engine.error();
+    if (!settings.record.empty() && error.where == settings.record) error.where = "--record " + settings.record;
+    return error;
+  }
   const EngineOptions& used = engine->options();
   std::string name;
   append_json_string(name, model.name);  // it may have blanks

@@ -77,6 +77,8 @@ std::vector<Option> sampling_options(SamplingSettings& s) {
       option("ignore-eos", "", "do not end at the end token", "", &s.ignore_eos, 0, 1),
       option("seed", "N", "the same seed gives the same answer", "random", &s.seed, 0, 9.2e18),
       option("logprobs", "N", "log-probability of each token, and of the N best", "none", &s.logprobs, 0, 1000),
+      option("sum-smaller-probs", "", "and the probability of all tokens that are no likelier", "",
+             &s.sum_smaller_probs, 0, 1),
   };
 }
 
@@ -118,6 +120,7 @@ SamplingSettings overlaid(SamplingSettings base, const SamplingSettings& over) {
   if (!over.stop_ids.empty()) base.stop_ids = over.stop_ids;
   take(base.ignore_eos, over.ignore_eos);
   take(base.greedy, over.greedy);
+  take(base.sum_smaller_probs, over.sum_smaller_probs);
   return base;
 }
 
@@ -138,6 +141,11 @@ Result<Sampling> to_sampling(const SamplingSettings& s, int64_t vocabulary) {
   sampling.ignore_eos = s.ignore_eos;
   if (s.seed) sampling.seed = uint64_t(*s.seed);
   sampling.top_logprobs = int(s.logprobs.value_or(-1));
+  sampling.sum_smaller_probs = s.sum_smaller_probs;
+  if (s.sum_smaller_probs && !s.logprobs) {
+    return Error{ErrorCode::usage, "--sum-smaller-probs comes with the log-probabilities, which nobody asked for",
+                 "--sum-smaller-probs", "pass --logprobs too"};
+  }
   for (const std::string& text : s.logit_bias) {
     const auto bias = parse_bias(text, vocabulary);
     if (!bias) return bias.error();

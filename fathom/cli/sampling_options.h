@@ -17,7 +17,7 @@ struct SamplingSettings {
   std::vector<std::string> logit_bias;  // ID=V
   std::vector<std::string> stop;        // texts
   std::vector<int64_t> stop_ids;
-  bool ignore_eos = false, greedy = false;
+  bool ignore_eos = false, greedy = false, sum_smaller_probs = false;
 };
 std::vector<Option> sampling_options(SamplingSettings& settings);
 
@@ -32,8 +32,8 @@ SamplingSettings overlaid(SamplingSettings base, const SamplingSettings& over);
 Result<Sampling> to_sampling(const SamplingSettings& settings, int64_t vocabulary);
 
 /// Settings of a batch line: keys max_tokens, temperature, top_p, top_k, min_p, the penalties, logit_bias (an object),
-/// stop (a text or a list), stop_ids, ignore_eos, seed, logprobs. Other keys are left alone. Errors: bad_input naming
-/// the key.
+/// stop (a text or a list), stop_ids, ignore_eos, seed, logprobs, sum_smaller_probs. Other keys are left alone. Errors:
+/// bad_input naming the key.
 Result<void> read_sampling(const Json& line, SamplingSettings& settings);
 
 }  // namespace fathom::cli

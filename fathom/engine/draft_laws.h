@@ -24,6 +24,15 @@ namespace fathom {
 /// Most tokens of a draft's law. Of small vocabularies, whose laws take no memory to speak of, 256.
 constexpr int32_t most_draft_tokens(int64_t vocabulary) { return int32_t(std::max<int64_t>(vocabulary / 8 - 1, 256)); }
 
+/// 1 - the mass of max(q - p, 0): the probability that a draft of the law p is accepted where the target's law is q
+/// [vocabulary] (spec/engine.md 7.5, 7.6). Both are integers out of 2^31 whose sums fall short of it by less than one a
+/// token, so this falls short by less than vocabulary / 2^31: 6e-5.
+inline float acceptance_of(std::span<const uint32_t> target, std::span<const TokenWeight> draft) {
+  uint64_t common = 0;
+  for (const TokenWeight& one : draft) common += std::min(one.weight, target[size_t(one.id)]);
+  return float(double(common) / double(uint64_t(1) << 31));
+}
+
 /// A value; the laws of one sequence's drafts, in their order. Allocates exactly what the largest round yet took.
 struct DraftLaws {
   std::vector<TokenWeight> tokens;  // rising id within a row

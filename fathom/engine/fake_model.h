@@ -20,8 +20,9 @@ class FakeModel {
     int64_t vocabulary = 17;
     int block = 5;
     int history = 3;
-    float spread = 4;       // of the logits
-    float draft_noise = 1;  // added to the target's logits to make those of drafts; 0: drafts equal the target
+    float spread = 4;              // of the logits
+    float draft_noise = 1;         // added to the target's logits to make those of drafts; 0: drafts equal the target
+    bool vary_confidence = false;  // with the draft's text; else 0.5
     ReplayShape replay{32, 6, 4, 4};
   };
 
@@ -173,7 +174,8 @@ class FakeModel {
       for (int64_t token = 0; token < shape_.vocabulary; ++token) {
         logits(int64_t(s), token) = draft_logit(drafting_[s], token);
       }
-      confidence[int64_t(s)] = 0.5f;
+      confidence[int64_t(s)] =
+          shape_.vary_confidence ? float(philox(drafting_[s], {9, 9, 9, 9})[0]) / 4294967296.f : 0.5f;
     }
   }
 

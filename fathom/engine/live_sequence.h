@@ -34,10 +34,11 @@ struct LiveSequence {
   int32_t slot = 0;
   std::vector<int32_t> blocks;
 
-  int64_t cached = 0;                          // positions [0, cached) have been run and kept
-  std::vector<int32_t> proposed;               // drafts for the positions behind `ids`
-  std::array<float, kMaxDrafts> confidence{};  // of each
-  bool ended = false;                          // nothing of it runs any more
+  int64_t cached = 0;                             // positions [0, cached) have been run and kept
+  std::vector<int32_t> proposed;                  // drafts for the positions behind `ids`
+  std::array<float, kMaxDrafts> confidence{};     // of each
+  std::array<float, kMaxDrafts> draft_logprob{};  // of each by its own law; only when log-probabilities are wanted
+  bool ended = false;                             // nothing of it runs any more
 
   int64_t generated() const { return int64_t(ids.size()) - prompt_tokens; }
   int64_t remaining() const { return max_tokens - generated(); }

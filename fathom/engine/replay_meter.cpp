@@ -64,22 +64,12 @@ void ReplayMeter::look_at(std::span<Event> events) {
 }
 
 Result<TokenScores> ReplayMeter::score(std::span<const int32_t> ids, int64_t from) {
-  Request request;
-  request.ids.assign(ids.begin(), ids.end());
-  request.prompt_logprobs = true;
-  request.sampling.temperature = 0;
-  request.sampling.max_tokens = 1;
-  request.sampling.top_logprobs = 1;
-  const auto id = loop_.submit(std::move(request));
+  const auto id = loop_.submit(scoring_request(ids));
   if (!id) return id.error();
   TokenScores out;
   while (!loop_.idle()) {
     for (const Event& event : loop_.step()) {
-      for (size_t i = size_t(from) - 1; i < event.prompt_logprobs.size(); ++i) {
-        const TokenLogprob& token = event.prompt_logprobs[i];
-        out.logprobs.push_back(token.logprob);
-        out.best.push_back(token.top.empty() ? token.id : token.top[0].first);
-      }
+      add_scores(out, event, from);
       if (event.finish && event.finish->error) return *event.finish->error;
     }
   }

@@ -45,6 +45,24 @@ void add(ReplayDivergence& to, const ReplayDivergence& more) {
 
 }  // namespace
 
+Request scoring_request(std::span<const int32_t> ids) {
+  Request request;
+  request.ids.assign(ids.begin(), ids.end());
+  request.prompt_logprobs = true;
+  request.sampling.temperature = 0;
+  request.sampling.max_tokens = 1;
+  request.sampling.top_logprobs = 1;
+  return request;
+}
+
+void add_scores(TokenScores& scores, const Event& event, int64_t from) {
+  for (size_t i = size_t(from) - 1; i < event.prompt_logprobs.size(); ++i) {
+    const TokenLogprob& token = event.prompt_logprobs[i];
+    scores.logprobs.push_back(token.logprob);
+    scores.best.push_back(token.top.empty() ? token.id : token.top[0].first);
+  }
+}
+
 const char* name_of(ReplayCause cause) {
   switch (cause) {
     case ReplayCause::compact: return "compact";

@@ -15,6 +15,7 @@
 
 #include "fathom/base/result.h"
 #include "fathom/cache/replay.h"
+#include "fathom/engine/request.h"
 
 namespace fathom {
 
@@ -47,6 +48,10 @@ struct ReplaySample {
 
 /// The same under replay off: scores of the tokens ids[from], ids[from + 1], ... to the end, each given all before it.
 using ScoreExactly = std::function<Result<TokenScores>(std::span<const int32_t> ids, int64_t from)>;
+/// What scores `ids` exactly: the prompt's own log-probabilities, which force replay off.
+Request scoring_request(std::span<const int32_t> ids);
+/// The scores in an event of that request, from position `from` on.
+void add_scores(TokenScores& scores, const Event& event, int64_t from);
 
 /// Sums over the measured answers of one cause.
 struct ReplayDivergence {

@@ -77,6 +77,9 @@ Result<void> check_numbers(const Sampling& s) {
   if (s.top_logprobs < -1 || s.top_logprobs > 1000) {
     return wrong("top_logprobs", std::to_string(s.top_logprobs), "-1 for none, or 0 to 1000");
   }
+  if (s.sum_smaller_probs && s.top_logprobs < 0) {
+    return wrong("sum_smaller_probs", "wanted without log-probabilities", "it with top_logprobs of 0 or more");
+  }
   return {};
 }
 

@@ -23,6 +23,7 @@ inline constexpr int kMaxAnswers = 128;  // of one request
 /// from, after bias, penalties, temperature and filters; there what cannot be drawn counts kNever.
 enum class LogprobsOf { raw, sampled };
 inline constexpr float kNever = -9999;
+inline constexpr float kNoDraft = 1;  // no log-probability: the token was no accepted draft
 
 /// How drafts are verified. Both keep the target's law. rejection: accepts most (engine.md 7.5), but the text of a seed
 /// depends on the drafts. transparent: the text of a seed is the same without drafts and with any number of them
@@ -49,6 +50,7 @@ struct Sampling {
   bool ignore_eos = false;  // it does not end the answer; a constrained one ends where its constraint does
   int top_logprobs = -1;    // -1: no log-probabilities; 0: of the chosen token; n: of the n best too (at most 1000)
   LogprobsOf logprobs_of = LogprobsOf::raw;  // of the answer; those of the prompt are raw
+  bool sum_smaller_probs = false;            // is told with each log-probability of the answer
 };
 
 struct Request {
@@ -73,6 +75,12 @@ struct TokenLogprob {
   int32_t id = 0;
   float logprob = 0;
   std::vector<std::pair<int32_t, float>> top;  // falling
+  /// Of an accepted draft: its log-probability by the law that the draft was drawn from, which for a greedy request and
+  /// for a token that a grammar forced is certain (0). kNoDraft of every other token.
+  float nextn_logprob = kNoDraft;
+  /// Probability, by the law of `logprob`, of all tokens ranked at or below this one, itself included; among equals the
+  /// lower id ranks higher. -1: not asked for.
+  float sum_smaller_probs = -1;
 };
 
 /// What a request cost. Times are seconds since submit().

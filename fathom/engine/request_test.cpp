@@ -66,6 +66,9 @@ TEST(RequestCheck, EveryMistakeIsNamedWithItsLimit) {
        "min_tokens is -1 (min_tokens): use 0 or a positive number"},
       {[](Request& r) { r.sampling.top_logprobs = 1001; }, ErrorCode::usage,
        "top_logprobs is 1001 (top_logprobs): use -1 for none, or 0 to 1000"},
+      {[](Request& r) { r.sampling.sum_smaller_probs = true; }, ErrorCode::usage,
+       "sum_smaller_probs is wanted without log-probabilities (sum_smaller_probs): use it with top_logprobs of 0 or "
+       "more"},
       {[](Request& r) {
          r.sampling.logit_bias = {{3, 1.f}, {11, 1.f}};
        },

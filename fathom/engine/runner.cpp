@@ -160,13 +160,16 @@ std::span<const float> Runner::logits(size_t active, int64_t row) const {
 
 void Runner::choose(StepWork& work) {
   choices_.clear();
+  work.reports.resize(work.plan.rows.size());
   for (size_t i = 0; i < active_.size(); ++i) {
     if (!active_[i].chooses) continue;
     const StepPlan::Rows& rows = run_.rows[i];
     LiveSequence& live = *active_[i].live;
     const int64_t first = builder_.logit_row(i) + rows.logit_rows - 1 - rows.drafts;
     const std::span<const int32_t> drafts = std::span(live.proposed).first(size_t(rows.drafts));
-    choices_.push_back({&live.sampler, first, drafts, rows.first + rows.count - rows.drafts, live.generated()});
+    const auto acceptance = std::span(work.reports[active_[i].entry].acceptance).first(drafts.size());
+    choices_.push_back(
+        {&live.sampler, first, drafts, rows.first + rows.count - rows.drafts, live.generated(), acceptance});
   }
   chosen_.clear();
   chosen_begin_.assign(1, 0);
@@ -176,7 +179,6 @@ void Runner::choose(StepWork& work) {
   result.tokens = chosen_;
   result.begin.assign(1, 0);
   result.proposed.assign(work.plan.rows.size(), 0);
-  work.reports.resize(work.plan.rows.size());
   size_t chosen = 0, next = 0;
   for (size_t entry = 0; entry < work.plan.rows.size(); ++entry) {
     EntryReport& told = work.reports[entry];
@@ -219,12 +221,15 @@ void Runner::tell_logprobs(size_t active, std::span<const int32_t> tokens, Entry
     }
   }
   if (live.top_logprobs < 0) return;
+  const Sampling& wanted = live.sampler.settings;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const auto raw = logits(active, rows.logit_rows - 1 - rows.drafts + int64_t(i));
-    told.logprobs.push_back(live.sampler.settings.logprobs_of == LogprobsOf::raw
-                                ? logprob_of(raw, tokens[i], live.top_logprobs)
+    told.logprobs.push_back(wanted.logprobs_of == LogprobsOf::raw
+                                ? logprob_of(raw, tokens[i], live.top_logprobs, wanted.sum_smaller_probs)
                                 : sampler_.sampled_logprob(raw, live.sampler, tokens.first(i), live.generated(),
-                                                           tokens[i], live.top_logprobs));
+                                                           tokens[i], live.top_logprobs, wanted.sum_smaller_probs));
+    // All but the last are accepted drafts.
+    if (i + 1 < tokens.size()) told.logprobs.back().nextn_logprob = live.draft_logprob[i];
   }
 }
 
@@ -323,8 +328,11 @@ void Runner::propose_step(int step) {
       propose_forced(*live, i, step);
       active = false;
     }
-    choices_.push_back(
-        {active ? &live->sampler : nullptr, 0, live->proposed, int64_t(live->ids.size()) + step, live->generated()});
+    choices_.push_back({.state = active ? &live->sampler : nullptr,
+                        .drafts = live->proposed,
+                        .position = int64_t(live->ids.size()) + step,
+                        .generated = live->generated(),
+                        .logprob = live->top_logprobs < 0 ? nullptr : &live->draft_logprob[size_t(step)]});
   }
   sampler_.propose(logits, choices_, drafts_);
   for (size_t i = 0; i < drafting_.size(); ++i) {
@@ -341,6 +349,7 @@ void Runner::propose_forced(LiveSequence& live, size_t place, int step) {
   drafts_[place] = token;
   live.proposed.push_back(token);
   live.confidence[size_t(step)] = 1;
+  live.draft_logprob[size_t(step)] = 0;
   if (verified_by_laws(live.sampler)) live.sampler.draft_laws.append(token);
 }
 

@@ -52,6 +52,17 @@ void apply_mask(std::span<float> logits, std::span<const uint32_t> mask) {
   std::fill(logits.begin() + ptrdiff_t(size), logits.end(), kForbidden);
 }
 
+// Of the values ranked at or below that of `id`: smaller ones, and equal ones of no lower id.
+template <class T, class Mass>
+double mass_at_or_below(std::span<const T> values, int32_t id, Mass mass) {
+  const T own = values[size_t(id)];
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] < own || (values[i] == own && i >= size_t(id))) sum += mass(values[i]);
+  }
+  return sum;
+}
+
 // The ids of the `count` largest values, ties to the lower id.
 template <class T>
 std::vector<int32_t> best_ids(std::span<const T> values, size_t count) {
@@ -128,7 +139,7 @@ void adjust_logits(std::span<float> logits, const SamplerState& state, std::span
   if (state.masks != nullptr) apply_mask(logits, state.masks->row(assumed.size()));
 }
 
-TokenLogprob logprob_of(std::span<const float> logits, int32_t id, int top) {
+TokenLogprob logprob_of(std::span<const float> logits, int32_t id, int top, bool smaller) {
   float best = -std::numeric_limits<float>::infinity();
   for (const float logit : logits) best = std::max(best, logit);
   double sum = 0;
@@ -136,6 +147,10 @@ TokenLogprob logprob_of(std::span<const float> logits, int32_t id, int top) {
   const double log_sum = double(best) + std::log(sum);
   const auto logprob = [&](int32_t token) { return float(double(logits[size_t(token)]) - log_sum); };
   TokenLogprob out{id, logprob(id), {}};
+  if (smaller) {
+    const auto mass = [&](float logit) { return std::exp(double(logit) - double(best)); };
+    out.sum_smaller_probs = float(mass_at_or_below(logits, id, mass) / sum);
+  }
   const size_t count = std::min(size_t(std::max(top, 0)), logits.size());
   if (count == 0) return out;
   for (const int32_t best_id : best_ids(logits, count)) out.top.push_back({best_id, logprob(best_id)});
@@ -150,7 +165,8 @@ int64_t sampler_bytes(int64_t vocabulary, int64_t sequences, int64_t drafts) {
 }
 
 TokenLogprob Sampler::sampled_logprob(std::span<const float> logits, const SamplerState& state,
-                                      std::span<const int32_t> assumed, int64_t generated, int32_t id, int top) {
+                                      std::span<const int32_t> assumed, int64_t generated, int32_t id, int top,
+                                      bool smaller) {
   const size_t size = size_t(vocabulary_);
   if (scratch_.size() < size) scratch_.resize(size);
   if (laws_.size() < size) laws_.resize(size);
@@ -169,6 +185,9 @@ TokenLogprob Sampler::sampled_logprob(std::span<const float> logits, const Sampl
     return law[size_t(token)] == 0 ? kNever : float(std::log(double(law[size_t(token)]) / sum));
   };
   TokenLogprob out{id, logprob(id), {}};
+  if (smaller) {
+    out.sum_smaller_probs = float(mass_at_or_below(law, id, [](uint32_t weight) { return double(weight); }) / sum);
+  }
   const size_t count = std::min(size_t(std::max(top, 0)), size);
   if (count == 0) return out;
   for (const int32_t best : best_ids(law, count)) {
@@ -294,15 +313,24 @@ void Sampler::choose_group(View<const float, 2> logits, std::span<const Choice> 
   draw(copies, sampled_, true);
   if (laws > 0) verify_laws(choices);
 
-  size_t place = 0, verified = 0;
+  size_t place = 0, verified = 0, law = 0;
   for (const Choice& choice : choices) {
     const size_t drafts = choice.drafts.size();
     size_t accepted = 0;
     int32_t next = 0;
     if (drafts > 0 && verified_by_laws(*choice.state)) {
+      for (size_t i = 0; i < choice.acceptance.size(); ++i) {
+        choice.acceptance[i] =
+            acceptance_of(std::span(laws_).subspan((law + i) * size_t(vocabulary_), size_t(vocabulary_)),
+                          choice.state->draft_laws.row(int64_t(i)));
+      }
+      law += drafts + 1;
       accepted = size_t(accepted_[verified]);
       next = next_[verified++];
     } else {
+      for (size_t i = 0; i < choice.acceptance.size(); ++i) {
+        choice.acceptance[i] = choice.drafts[i] == ids_[place + i] ? 1.f : 0.f;
+      }
       while (accepted < drafts && choice.drafts[accepted] == ids_[place + accepted]) ++accepted;
       next = ids_[place + accepted];
     }
@@ -324,7 +352,10 @@ void Sampler::propose(View<float, 2> logits, std::span<const Choice> sequences, 
       const int32_t most = most_draft_tokens(vocabulary_);
       if (most < vocabulary_) row.sampling.top_k = row.sampling.top_k > 0 ? std::min(row.sampling.top_k, most) : most;
       sampled_.push_back(row);
+    } else if (choice.logprob != nullptr && !is_greedy(choice.state->settings)) {
+      sampled_.push_back(row);  // a law that only its log-probability is read from
     } else {
+      if (choice.logprob != nullptr) *choice.logprob = 0;  // the largest logit is certain
       as_given_.push_back(row);
     }
     if (needs_adjustment(*choice.state, choice.generated + int64_t(choice.drafts.size()))) {
@@ -334,14 +365,24 @@ void Sampler::propose(View<float, 2> logits, std::span<const Choice> sequences, 
   ids_.assign(ids.begin(), ids.end());
   draw(logits, as_given_, false);
   for (size_t first = 0; first < sampled_.size(); first += size_t(kGroupRows)) {
-    const auto group =
-        std::span<const Row>(sampled_).subspan(first, std::min(sampled_.size() - first, size_t(kGroupRows)));
-    draw(logits, group, true);
-    for (size_t i = 0; i < group.size(); ++i) {
-      group[i].choice->state->draft_laws.append(std::span(laws_).subspan(i * size_t(vocabulary_), size_t(vocabulary_)));
-    }
+    propose_rows(logits,
+                 std::span<const Row>(sampled_).subspan(first, std::min(sampled_.size() - first, size_t(kGroupRows))));
   }
   std::copy(ids_.begin(), ids_.end(), ids.begin());
+}
+
+// Draws drafts with their laws, and keeps of these what is needed.
+void Sampler::propose_rows(View<const float, 2> logits, std::span<const Row> rows) {
+  draw(logits, rows, true);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Choice& choice = *rows[i].choice;
+    const auto law = std::span<const uint32_t>(laws_).subspan(i * size_t(vocabulary_), size_t(vocabulary_));
+    if (verified_by_laws(*choice.state)) choice.state->draft_laws.append(law);
+    if (choice.logprob == nullptr) continue;
+    double sum = 0;  // exact: integers below 2^32
+    for (const uint32_t weight : law) sum += weight;
+    *choice.logprob = float(std::log(double(law[size_t(ids_[size_t(rows[i].place)])]) / sum));
+  }
 }
 
 }  // namespace fathom

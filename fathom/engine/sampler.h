@@ -73,18 +73,25 @@ void adjust_logits(std::span<float> logits, const SamplerState& state, std::span
                    int64_t generated);
 
 /// Log-probability of `id` and of the `top` best (ties to the lower id) by the raw logits; sums in double, in id order.
-TokenLogprob logprob_of(std::span<const float> logits, int32_t id, int top);
+/// `smaller`: and sum_smaller_probs.
+TokenLogprob logprob_of(std::span<const float> logits, int32_t id, int top, bool smaller = false);
 
 /// Most memory that Sampler and the sequences' draft laws take in a step, beside the logits themselves.
 int64_t sampler_bytes(int64_t vocabulary, int64_t sequences, int64_t drafts);
 
 /// One sequence whose next token is chosen.
 struct Choice {
-  SamplerState* state = nullptr;    // propose(): null leaves the sequence out
-  int64_t row = 0;                  // choose(): the first of its drafts + 1 neighbouring logit rows
-  std::span<const int32_t> drafts;  // choose(): proposals to verify; propose(): drafts of this block so far
-  int64_t position = 0;             // of the first token that its logits are about, the first draft's or the answer's
-  int64_t generated = 0;            // tokens of the answer so far, drafts not counted
+  SamplerState* state = nullptr;         // propose(): null leaves the sequence out
+  int64_t row = 0;                       // choose(): the first of its drafts + 1 neighbouring logit rows
+  std::span<const int32_t> drafts = {};  // choose(): proposals to verify; propose(): drafts of this block so far
+  int64_t position = 0;   // of the first token that its logits are about, the first draft's or the answer's
+  int64_t generated = 0;  // tokens of the answer so far, drafts not counted
+  /// choose(): out, of each draft the probability that it is accepted as far as it is known, whether or not one before
+  /// it is refused: 1 - residual mass where both laws are there (acceptance_of), else 1 or 0 for whether it is the
+  /// target's own token. Greedy that is the same number, as laws of one token have it; a transparent request keeps no
+  /// laws, and its race accepts with another probability. Empty: not wanted.
+  std::span<float> acceptance = {};
+  float* logprob = nullptr;  // propose(): out, of the draft by the law that it is drawn from; null: not wanted
 };
 
 /// Owns scratch that grows to the largest step ever and is then reused. Rows whose logits are copied or whose laws are
@@ -105,7 +112,8 @@ class Sampler {
   /// Log-probability of `id`, and of the `top` best that can be drawn, by the law that sequence draws from: `logits`
   /// are raw, `assumed` and `generated` as for adjust_logits. What cannot be drawn has kNever.
   TokenLogprob sampled_logprob(std::span<const float> logits, const SamplerState& state,
-                               std::span<const int32_t> assumed, int64_t generated, int32_t id, int top);
+                               std::span<const int32_t> assumed, int64_t generated, int32_t id, int top,
+                               bool smaller = false);
 
   /// Draws one draft for each sequence from its row of `logits` [sequences, vocabulary], which is changed in place. The
   /// law of a sampled one is appended to its draft_laws; whoever begins a new block of drafts clears them.
@@ -126,6 +134,7 @@ class Sampler {
   void draw(View<const float, 2> logits, std::span<const Row> rows, bool keep_laws);
   void adjust(View<const float, 2> logits, std::span<Row> rows, int64_t first);
   void verify_laws(std::span<const Choice> choices);
+  void propose_rows(View<const float, 2> logits, std::span<const Row> rows);
 
   Operations ops_;
   Queue* queue_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "fathom/backend/chi_square.h"
 #include "fathom/base/philox.h"
@@ -407,6 +408,120 @@ TEST_F(SamplerTest, SampledLogprobsAreThoseOfTheLawDrawnFrom) {
   EXPECT_NEAR(got.top[0].second, std::log(0.8), 1e-6);
   EXPECT_EQ(sampler.sampled_logprob(logits, state(s), {}, 0, 2, 0).logprob, kNever);
   EXPECT_EQ(sampler.sampled_logprob(logits, state(greedy()), {}, 0, 0, 0).logprob, 0.f);
+}
+
+// engine.md 2.2: the total probability of tokens ranked at or below the chosen one, by either convention of R-7. The
+// four tokens have 4, 2, 2 and 1 of 9; of the two equal ones the lower id ranks higher.
+TEST_F(SamplerTest, SumSmallerProbsCountsWhatRanksAtOrBelowTheToken) {
+  const std::vector<float> logits = {std::log(2.f), std::log(4.f), std::log(2.f), 0};
+  const double raw[] = {5. / 9, 1, 3. / 9, 1. / 9};
+  const double law[] = {4. / 20, 1, 0, 0};  // top-k 2 at temperature 0.5: 16 and 4
+  Sampler sampler(reference_operations(), *queue_, 4);
+  Sampling s;
+  s.top_p = 1;
+  s.top_k = 2;
+  s.temperature = 0.5f;
+  for (int32_t id = 0; id < 4; ++id) {
+    EXPECT_NEAR(logprob_of(logits, id, 0, true).sum_smaller_probs, raw[id], 1e-6) << id;
+    EXPECT_NEAR(sampler.sampled_logprob(logits, state(s), {}, 0, id, 0, true).sum_smaller_probs, law[id], 1e-6) << id;
+    EXPECT_EQ(logprob_of(logits, id, 4).sum_smaller_probs, -1) << "off";
+    EXPECT_EQ(sampler.sampled_logprob(logits, state(s), {}, 0, id, 4).sum_smaller_probs, -1);
+  }
+}
+
+// engine.md 7.6: 1 - the mass of max(q - p, 0), of every verified draft, those behind a refused one too. Laws are
+// floor(p * 2^31): at most 7 / 2^31 is lost, and float has 2^-24.
+TEST_F(SamplerTest, TheAcceptanceOfADraftIsOneMinusItsResidualMass) {
+  constexpr size_t kVocabulary = 7, kDrafts = 3;
+  std::vector<float> target, draft;
+  for (uint32_t i = 0; i < kVocabulary * (kDrafts + 1); ++i) {
+    target.push_back(float(philox(5, {i, 0, 0, 0})[0]) * 0x1p-30f);
+    draft.push_back(target.back() + float(philox(6, {i, 0, 0, 0})[0]) * 0x1p-30f);
+  }
+  const auto law_of = [](const std::vector<float>& logits, size_t row) {
+    std::vector<double> law;
+    for (size_t v = 0; v < kVocabulary; ++v) law.push_back(std::exp(double(logits[row * kVocabulary + v])));
+    const double sum = std::accumulate(law.begin(), law.end(), 0.);
+    for (double& p : law) p /= sum;
+    return law;
+  };
+  Sampling s;
+  s.top_p = 1;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SamplerState at = state(s, seed);
+    Sampler sampler(reference_operations(), *queue_, kVocabulary);
+    std::vector<int32_t> drafts;
+    for (size_t k = 0; k < kDrafts; ++k) {
+      std::vector<float> logits(draft.begin() + ptrdiff_t(k * kVocabulary),
+                                draft.begin() + ptrdiff_t((k + 1) * kVocabulary));
+      std::vector<int32_t> id = {-1};
+      const Choice choice{.state = &at, .drafts = drafts, .position = 10 + int64_t(k)};
+      sampler.propose(View<float, 2>(logits.data(), {1, int64_t(kVocabulary)}), {&choice, 1}, id);
+      drafts.push_back(id[0]);
+    }
+    std::array<float, kDrafts> acceptance{};
+    const Choice choice{.state = &at, .drafts = drafts, .position = 10, .acceptance = acceptance};
+    std::vector<int32_t> tokens, begin;
+    sampler.choose(View<const float, 2>(target.data(), {int64_t(kDrafts) + 1, int64_t(kVocabulary)}), {&choice, 1},
+                   tokens, begin);
+    for (size_t k = 0; k < kDrafts; ++k) {
+      const auto q = law_of(target, k), p = law_of(draft, k);
+      double residual = 0;
+      for (size_t v = 0; v < kVocabulary; ++v) residual += std::max(q[v] - p[v], 0.);
+      EXPECT_NEAR(acceptance[k], 1 - residual, 7 * 0x1p-31 + 0x1p-24) << seed << " " << k;
+    }
+  }
+}
+
+// A greedy request has laws of one token: nothing or all of it is residual. A transparent one keeps no laws.
+TEST_F(SamplerTest, WithoutLawsTheAcceptanceIsWhetherTheDraftIsTheTargetsToken) {
+  const std::vector<float> flat = {1, 3, 2, 5, 1, 2, 0, 1, 7, 0, 9, 0};  // 1, 0, 2, 1
+  const std::vector<int32_t> drafts = {1, 2, 2};
+  std::array<float, 3> acceptance{};
+  SamplerState at = state(greedy());
+  const Choice choice{.state = &at, .drafts = drafts, .position = 4, .acceptance = acceptance};
+  Sampler sampler(reference_operations(), *queue_, 3);
+  std::vector<int32_t> tokens, begin;
+  sampler.choose(View<const float, 2>(flat.data(), {4, 3}), {&choice, 1}, tokens, begin);
+  EXPECT_THAT(tokens, ElementsAre(1, 0));
+  EXPECT_THAT(acceptance, ElementsAre(1, 0, 1)) << "the third would be accepted if the second were";
+}
+
+// engine.md 2.2, nextn_logprob: by the law that the draft was drawn from, after its filters.
+TEST_F(SamplerTest, ADraftTellsItsOwnLogprob) {
+  const std::vector<float> given = {std::log(4.f), std::log(2.f), 0, std::log(3.f)};
+  Sampling s;
+  s.top_p = 1;
+  s.top_k = 2;
+  for (const auto verification : {Verification::rejection, Verification::transparent}) {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      SamplerState at = make_sampler_state(s, seed, 1, {}, verification);
+      Sampler sampler(reference_operations(), *queue_, 4);
+      std::vector<float> logits = given;
+      std::vector<int32_t> id = {-1};
+      float logprob = kNoDraft;
+      const Choice choice{.state = &at, .position = 3, .logprob = &logprob};
+      sampler.propose(View<float, 2>(logits.data(), {1, 4}), {&choice, 1}, id);
+      ASSERT_TRUE(id[0] == 0 || id[0] == 3) << "top-k 2";
+      EXPECT_NEAR(logprob, std::log(id[0] == 0 ? 4. / 7 : 3. / 7), 1e-6);
+      EXPECT_EQ(at.draft_laws.rows(), verification == Verification::rejection ? 1 : 0);
+      // Whether it is told does not change what is drawn.
+      std::vector<int32_t> again = {-1};
+      SamplerState other = make_sampler_state(s, seed, 1, {}, verification);
+      const Choice silent{.state = &other, .position = 3};
+      logits = given;
+      sampler.propose(View<float, 2>(logits.data(), {1, 4}), {&silent, 1}, again);
+      EXPECT_EQ(again, id);
+    }
+  }
+  SamplerState at = state(greedy());
+  float logprob = kNoDraft;
+  std::vector<int32_t> id = {-1};
+  std::vector<float> logits = given;
+  const Choice choice{.state = &at, .position = 3, .logprob = &logprob};
+  Sampler(reference_operations(), *queue_, 4).propose(View<float, 2>(logits.data(), {1, 4}), {&choice, 1}, id);
+  EXPECT_EQ(id[0], 0);
+  EXPECT_EQ(logprob, 0);
 }
 
 // Greedy and sampled, changed and unchanged, with drafts and without: each chooses what it chooses alone.

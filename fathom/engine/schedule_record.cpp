@@ -5,7 +5,7 @@
 
 namespace fathom {
 
-Json schedule_header(const SchedulerLimits& limits) {
+Json schedule_header(const SchedulerLimits& limits, RankGroup group) {
   // A limit more does not compile here, so that none is forgotten.
   const auto& [context, sequences, step_rows, prompt_logit_rows, blocks, overcommit, passed_over, shape, snapshot_bytes,
                snapshots, queue, separate] = limits;
@@ -24,23 +24,37 @@ Json schedule_header(const SchedulerLimits& limits) {
   out.set("separate", Json::of(int(separate)));
   Json header = Json::object();
   header.set("format", Json::of(kScheduleRecordFormat)).set("version", Json::of(kScheduleRecordVersion));
+  if (group != RankGroup{}) {
+    Json ranks = Json::array();
+    ranks.push(Json::of(group.rank)), ranks.push(Json::of(group.ranks));
+    header.set("group", std::move(ranks));
+  }
   header.set("limits", std::move(out));
   return header;
 }
 
-Result<SchedulerLimits> limits_of_header(const Json& header, const ScheduleCaps& caps, std::string_view where) {
+Result<ScheduleHeader> read_schedule_header(const Json& header, const ScheduleCaps& caps, std::string_view where) {
   RecordFields top(header, where);
   if (top.text("format") != kScheduleRecordFormat) {
     return Error{ErrorCode::bad_input, "this is no record of a scheduler", std::string(where),
                  "it begins with {\"format\":\"fathom schedule\",…"};
   }
   const int64_t version = top.whole("version", 0, 1'000'000);
-  if (top.ok() && version != kScheduleRecordVersion) {
+  if (top.ok() && (version < kOldestScheduleRecord || version > kScheduleRecordVersion)) {
     return Error{ErrorCode::unsupported, "record of version " + std::to_string(version), std::string(where),
-                 "this build reads version " + std::to_string(kScheduleRecordVersion)};
+                 "this build reads versions " + std::to_string(kOldestScheduleRecord) + " to " +
+                     std::to_string(kScheduleRecordVersion) + "; replay it with the build that wrote it"};
+  }
+  ScheduleHeader read;
+  if (top.has("group")) {
+    constexpr int64_t kMostRanks = 1 << 20;
+    const auto& group = top.list("group");
+    if (group.size() != 2) top.fail("group", "is no pair of rank and ranks");
+    if (top.ok()) read.group.ranks = int(top.whole_of(&group[1], "group", 1, kMostRanks));
+    if (top.ok()) read.group.rank = int(top.whole_of(&group[0], "group", 0, read.group.ranks - 1));
   }
   constexpr int64_t kRows = int64_t(1) << 26;
-  SchedulerLimits out;
+  SchedulerLimits& out = read.limits;
   RecordFields limits = top.inner("limits");
   out.context = limits.whole("context", 2, caps.context);
   out.sequences = int(limits.whole("sequences", 1, caps.sequences));
@@ -66,7 +80,7 @@ Result<SchedulerLimits> limits_of_header(const Json& header, const ScheduleCaps&
   for (const RecordFields* part : {&top, &limits, &shape, &queue}) {
     if (!part->ok()) return part->error();
   }
-  return out;
+  return read;
 }
 
 namespace {
@@ -108,6 +122,29 @@ void append_plan_fields(std::string& out, const StepPlan& plan) {
     numbers({int64_t(one.sequence), one.slot, one.position});
   });
   append_list(out, "preempted", plan.preempted, [&](SequenceId id) { out += std::to_string(id); });
+}
+
+const char* name_of(StepRows rows) {
+  switch (rows) {
+    case StepRows::both: return "both";
+    case StepRows::prompts: return "prompts";
+    case StepRows::decode: return "decode";
+  }
+  return "both";
+}
+
+std::optional<StepRows> step_rows_of(std::string_view name) {
+  for (const StepRows rows : {StepRows::both, StepRows::prompts, StepRows::decode}) {
+    if (name == name_of(rows)) return rows;
+  }
+  return {};
+}
+
+std::optional<StepKind> step_kind_of(std::string_view name) {
+  for (const StepKind kind : {StepKind::idle, StepKind::decode, StepKind::mixed}) {
+    if (name == name_of(kind)) return kind;
+  }
+  return {};
 }
 
 std::string text_of(BlockName name) {

@@ -7,6 +7,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,10 +17,18 @@
 namespace fathom {
 
 inline constexpr std::string_view kScheduleRecordFormat = "fathom schedule";
-inline constexpr int kScheduleRecordVersion = 1;
+inline constexpr int kScheduleRecordVersion = 2;
+inline constexpr int kOldestScheduleRecord = 1;  // that is still read: it knew no groups
 
-/// The first line: {"format", "version", "limits"}.
-Json schedule_header(const SchedulerLimits& limits);
+/// Whose decisions these are: of one rank of a data-parallel group, each of which writes its own file. What the group
+/// agrees on comes as calls: plan(now, rows) and note_group_step (step_agreement.h).
+struct RankGroup {
+  int rank = 0, ranks = 1;  // 1: nobody to agree with
+  friend bool operator==(const RankGroup&, const RankGroup&) = default;
+};
+
+/// The first line: {"format", "version", "group", "limits"}.
+Json schedule_header(const SchedulerLimits& limits, RankGroup group = {});
 
 /// Limits that a reader accepts, so that a damaged file cannot ask for all memory or for numbers that overflow.
 struct ScheduleCaps {
@@ -29,12 +38,21 @@ struct ScheduleCaps {
   int64_t open_tokens = int64_t(1) << 28;      // of all sequences that have not ended
   int64_t snapshot_bytes = int64_t(64) << 30;  // of all snapshots
 };
+struct ScheduleHeader {
+  SchedulerLimits limits;
+  RankGroup group;
+};
 /// Errors: bad_input naming the field; unsupported for another version.
-Result<SchedulerLimits> limits_of_header(const Json& header, const ScheduleCaps& caps, std::string_view where);
+Result<ScheduleHeader> read_schedule_header(const Json& header, const ScheduleCaps& caps, std::string_view where);
 
 /// A plan without the time it was made at and the bytes of its restores, as fields of an object: "rows", "copies",
 /// "slot_copies", "restores", "preempted", each left out when empty. What replay compares.
 void append_plan_fields(std::string& out, const StepPlan& plan);
+
+/// "both", "prompts", "decode".
+const char* name_of(StepRows rows);
+std::optional<StepRows> step_rows_of(std::string_view name);
+std::optional<StepKind> step_kind_of(std::string_view name);
 
 /// The name of a full block, 16 hexadecimal digits in the file.
 using BlockName = uint64_t;

@@ -8,7 +8,6 @@
 #include <unordered_map>
 
 #include "fathom/base/sha256.h"
-#include "fathom/engine/schedule_record.h"
 
 namespace fathom {
 namespace {
@@ -109,7 +108,7 @@ struct ScheduleRecorder::File {
 ScheduleRecorder::ScheduleRecorder(Scheduler& scheduler) : scheduler_(scheduler) {}
 ScheduleRecorder::~ScheduleRecorder() { (void)stop().ok(); }
 
-Result<void> ScheduleRecorder::start(const std::string& path) {
+Result<void> ScheduleRecorder::start(const std::string& path, RankGroup group) {
   if (!scheduler_.idle() || scheduler_.counts().admitted > 0 || scheduler_.pools().prefixes.size() > 0) {
     return Error{ErrorCode::usage, "this scheduler has decided something already", path,
                  "record from its start: a record that begins later cannot be replayed"};
@@ -125,7 +124,7 @@ Result<void> ScheduleRecorder::start(const std::string& path) {
   std::random_device entropy;
   for (uint64_t& word : file->key) word = uint64_t(entropy()) << 32 | entropy();
   file_ = std::move(file);
-  file_->line = to_string(schedule_header(scheduler_.limits()));
+  file_->line = to_string(schedule_header(scheduler_.limits(), group));
   write_line();
   return {};
 }
@@ -220,10 +219,11 @@ void ScheduleRecorder::set_cost(PieceCost cost) {
   scheduler_.set_cost(cost);
 }
 
-void ScheduleRecorder::note_plan(double now, const StepPlan& plan) {
+void ScheduleRecorder::note_plan(double now, std::optional<StepRows> rows, const StepPlan& plan) {
   std::string& out = file_->line;
   out = "{\"plan\":{\"now\":";
   append_json_number(out, now);
+  if (rows) out.append(",\"take\":\"").append(name_of(*rows)) += '"';
   append_plan_fields(out, plan);
   out += "}}";
   write_line();
@@ -232,8 +232,19 @@ void ScheduleRecorder::note_plan(double now, const StepPlan& plan) {
 
 const StepPlan& ScheduleRecorder::plan(double now) {
   const StepPlan& plan = scheduler_.plan(now);
-  if (file_) note_plan(now, plan);
+  if (file_) note_plan(now, {}, plan);
   return plan;
+}
+
+const StepPlan& ScheduleRecorder::plan(double now, StepRows rows) {
+  const StepPlan& plan = scheduler_.plan(now, rows);
+  if (file_) note_plan(now, rows, plan);
+  return plan;
+}
+
+void ScheduleRecorder::note_group_step(StepKind kind) {
+  if (file_) file_->line = std::string("{\"group\":\"") + name_of(kind) + "\"}", write_line();
+  scheduler_.note_group_step(kind);
 }
 
 // Kept tokens are named as they fill blocks; those that are dropped are counted.

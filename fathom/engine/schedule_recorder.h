@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "fathom/engine/schedule_record.h"
 #include "fathom/engine/scheduler.h"
 
 namespace fathom {
@@ -20,9 +21,9 @@ class ScheduleRecorder {
   ScheduleRecorder(const ScheduleRecorder&) = delete;
   ScheduleRecorder& operator=(const ScheduleRecorder&) = delete;
 
-  /// Records from here on. Errors: usage when the scheduler has been used before, as no decision of it could be
-  /// repeated; those of opening a file.
-  Result<void> start(const std::string& path);
+  /// Records from here on. `group`: of the rank whose scheduler this is; each has its own file. Errors: usage when the
+  /// scheduler has been used before, as no decision of it could be repeated; those of opening a file.
+  Result<void> start(const std::string& path, RankGroup group = {});
   /// Errors: failed when something could not be written, then the file ends there. Nothing when nothing is recorded.
   Result<void> stop();
   bool recording() const { return file_ != nullptr; }
@@ -34,6 +35,8 @@ class ScheduleRecorder {
   bool preempt(SequenceId id);
   void set_cost(PieceCost cost);
   const StepPlan& plan(double now);
+  const StepPlan& plan(double now, StepRows rows);
+  void note_group_step(StepKind kind);
   std::span<const Outcome> commit(const StepPlan& plan, const StepResult& result);
   bool put_snapshot(SequenceId id, int64_t position, const std::function<void(std::span<uint8_t>)>& fill);
   /// IdleBlocks::add_account; needed only for accounts with limits, others are recorded when they are first used.
@@ -44,7 +47,7 @@ class ScheduleRecorder {
  private:
   struct File;
   void note_submit(const Sequence& sequence);
-  void note_plan(double now, const StepPlan& plan);
+  void note_plan(double now, std::optional<StepRows> rows, const StepPlan& plan);
   void note_commit(const StepPlan& plan, const StepResult& result, std::span<const Outcome> outcomes);
   void write_line();
 

@@ -166,6 +166,8 @@ void Replayer::submit(RecordFields& f) {
 void Replayer::plan(RecordFields& f) {
   const double now = f.number("now", -kMostSeconds, kMostSeconds);
   if (f.ok() && now < now_) f.fail("now", "goes back");
+  const auto take = f.has("take") ? step_rows_of(f.text("take")) : std::nullopt;
+  if (f.has("take") && !take) f.fail("take", "is no choice of rows");
   const auto lists_of = [&](const char* key, size_t numbers, auto take) {
     for (const Json& one : f.list(key)) {
       if (!one.is_array() || one.items.size() != numbers) return f.fail(key, "has an entry of another length");
@@ -187,7 +189,7 @@ void Replayer::plan(RecordFields& f) {
     recorded.preempted.push_back(SequenceId(f.whole_of(&one, "preempted", 0, kMostId)));
   if (!f.ok()) return;
   now_ = now;
-  StepPlan made = scheduler_.plan(now);
+  StepPlan made = take ? scheduler_.plan(now, *take) : scheduler_.plan(now);
   for (StepPlan::Restore& one : made.restores) one.bytes.clear();
   ++report.plans;
   report.steps += !made.empty() || !recorded.empty();
@@ -345,6 +347,10 @@ Result<void> Replayer::run(const Json& line, const std::string& where) {
   }
   if (name == "snapshot") {
     snapshot(f, call);
+  } else if (name == "group") {
+    const auto kind = call.is_string() ? step_kind_of(call.text) : std::nullopt;
+    if (!kind) f.fail("group", "is no kind of step");
+    if (kind) scheduler_.note_group_step(*kind), report.group_steps.push_back(*kind);
   } else if (name == "cancel") {
     const SequenceId id = id_of(call, f);
     if (f.ok() && scheduler_.cancel(id)) close(id);
@@ -377,10 +383,11 @@ Result<ReplayReport> replay_schedule_text(std::string_view text, const std::stri
     }
     if (!json) return json.error();
     if (!replayer) {
-      auto limits = limits_of_header(*json, caps, at);
-      if (!limits) return limits.error();
-      replayer = std::make_unique<Replayer>(*limits, caps);
+      auto header = read_schedule_header(*json, caps, at);
+      if (!header) return header.error();
+      replayer = std::make_unique<Replayer>(header->limits, caps);
       replayer->report.lines = 1;
+      replayer->report.group = header->group;
       continue;
     }
     if (auto done = replayer->run(*json, at); !done) return done.error();
@@ -400,8 +407,26 @@ Result<ReplayReport> replay_schedule(const std::string& path, const ScheduleCaps
   return replay_schedule_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, caps);
 }
 
+std::optional<std::string> first_disagreement(std::span<const ReplayReport> ranks) {
+  for (size_t step = 0;; ++step) {
+    for (const ReplayReport& rank : ranks) {
+      if (step >= rank.group_steps.size()) return {};
+      const StepKind one = ranks[0].group_steps[step], other = rank.group_steps[step];
+      if (one == other) continue;
+      return "step " + with_commas(int64_t(step) + 1) + " is " + name_of(one) + " for rank " +
+             std::to_string(ranks[0].group.rank) + " and " + name_of(other) + " for rank " +
+             std::to_string(rank.group.rank);
+    }
+    if (ranks.empty()) return {};
+  }
+}
+
 std::string to_string(const ReplayReport& report) {
-  std::string out = with_commas(report.steps) + " steps of " + with_commas(report.requests) + " requests";
+  std::string out;
+  if (report.group.ranks > 1) {
+    out = "rank " + std::to_string(report.group.rank) + " of " + std::to_string(report.group.ranks) + ": ";
+  }
+  out += with_commas(report.steps) + " steps of " + with_commas(report.requests) + " requests";
   if (report.preempted > 0) out += ", " + with_commas(report.preempted) + " preemptions";
   if (report.cut) out += ", the last line is cut";
   if (!report.difference) return out + ": every decision is the same";

@@ -16,8 +16,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   limits.shape = {32, 6, 4, 4};
   limits.snapshot_bytes = 64;
   limits.snapshots.budget_bytes = 4'096;
+  // Every other size is of a rank in a group whose steps are separate.
+  limits.separate = size % 2 == 1;
+  const RankGroup group{.rank = limits.separate ? 1 : 0, .ranks = limits.separate ? 4 : 1};
   const bool whole = bytes.starts_with("{\"format\"");
-  const std::string text = whole ? std::string(bytes) : to_string(schedule_header(limits)) + "\n" + std::string(bytes);
+  const std::string text =
+      whole ? std::string(bytes) : to_string(schedule_header(limits, group)) + "\n" + std::string(bytes);
   const auto report = replay_schedule_text(text, "fuzz", caps);
   if (!report.ok()) check(!report.error().message.empty(), "an error says what is wrong");
   return 0;

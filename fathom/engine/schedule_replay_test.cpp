@@ -286,9 +286,24 @@ TEST(ScheduleReplayErrors, NameTheLineAndTheField) {
       {"", "this is no record of a scheduler", "a.jsonl"},
       {"{}\n", "this is no record of a scheduler", "a.jsonl:1"},
       {"not JSON\n", "", "a.jsonl:1"},
-      {R"({"format":"fathom schedule","version":2,"limits":{}})"
+      {R"({"format":"fathom schedule","version":3,"limits":{}})"
        "\n",
-       "record of version 2", "a.jsonl:1"},
+       "record of version 3", "a.jsonl:1"},
+      {R"({"format":"fathom schedule","version":0,"limits":{}})"
+       "\n",
+       "record of version 0", "a.jsonl:1"},
+      {R"({"format":"fathom schedule","version":2,"group":[4,4],"limits":{"context":2}})"
+       "\n",
+       "group is no whole number from 0 to 3", "a.jsonl:1"},
+      {R"({"format":"fathom schedule","version":2,"group":[0],"limits":{"context":2}})"
+       "\n",
+       "group is no pair of rank and ranks", "a.jsonl:1"},
+      {header + R"({"group":"busy"})"
+                "\n",
+       "group is no kind of step", "a.jsonl:2"},
+      {header + R"({"plan":{"now":0,"take":"all"}})"
+                "\n",
+       "plan.take is no choice of rows", "a.jsonl:2"},
       {R"({"format":"fathom schedule","version":1,"limits":{"context":0}})"
        "\n",
        "limits.context is no whole number from 2 to 67108864", "a.jsonl:1"},
@@ -394,6 +409,95 @@ TEST(ScheduleReplayErrors, DamagedFilesGiveOneErrorOrADifference) {
   EXPECT_GT(errors, 50);
   EXPECT_GT(differences, 50);
   EXPECT_LT(equal, 200);
+}
+
+// 18.1 with R-40: each of four ranks writes its own record; each replays to the same plans, with the rows that the
+// group agreed on and the kinds that it noted, and the records agree about every step.
+TEST(ScheduleRecorder, RanksOfAGroupRecordWhatTheyAgreedOn) {
+  constexpr size_t kRanks = 4;
+  std::mt19937 random(3);
+  SchedulerLimits limits{.context = 2'000, .sequences = 6, .step_rows = 128, .blocks = 60, .overcommit = 0};
+  limits.separate = true;
+  std::vector<std::unique_ptr<Scheduler>> ranks;
+  std::vector<std::unique_ptr<ScheduleRecorder>> recorders;
+  std::vector<std::string> paths;
+  for (size_t r = 0; r < kRanks; ++r) {
+    ranks.push_back(std::make_unique<Scheduler>(limits));
+    recorders.push_back(std::make_unique<ScheduleRecorder>(*ranks.back()));
+    paths.push_back(temporary_path());
+    ASSERT_TRUE(recorders[r]->start(paths[r], {int(r), int(kRanks)}).ok());
+  }
+  SequenceId next = 1;
+  int64_t ended = 0, steps = 0;
+  for (; ended < 100; ++steps) {
+    ASSERT_LT(steps, 100'000);
+    const double now = double(steps) * 0.02;
+    for (size_t r = 0; r < kRanks && next <= 100; ++r) {
+      if (random() % 6 != 0) continue;
+      Sequence one;
+      one.id = next++;
+      one.ids.assign(1 + random() % 400, 5);
+      one.prompt_tokens = int64_t(one.ids.size());
+      one.max_tokens = 1 + int64_t(random() % 60);
+      one.arrived = now;
+      recorders[r]->submit(std::move(one));
+    }
+    std::vector<StepDescriptor> wishes, done;
+    for (const auto& rank : ranks) wishes.push_back(rank->wish(now));
+    const bool prompts = runs_prompts(wishes);
+    std::vector<StepPlan> plans;
+    for (size_t r = 0; r < kRanks; ++r) {
+      plans.push_back(recorders[r]->plan(now, prompts ? StepRows::prompts : StepRows::decode));
+      done.push_back(describe(plans[r], *ranks[r]));
+    }
+    if (prompts && agree(done).kind == StepKind::idle) {  // the second vote
+      for (size_t r = 0; r < kRanks; ++r) {
+        plans[r] = recorders[r]->plan(now, StepRows::decode);
+        done[r] = describe(plans[r], *ranks[r]);
+      }
+    }
+    for (size_t r = 0; r < kRanks; ++r) {
+      StepResult result;
+      result.begin = {0};
+      for (const StepPlan::Rows& rows : plans[r].rows) {
+        if (rows.first + rows.count >= ranks[r]->find(rows.sequence)->prefill_tokens) result.tokens.push_back(9);
+        result.begin.push_back(int32_t(result.tokens.size()));
+      }
+      if (plans[r].empty()) continue;
+      for (const Outcome& outcome : recorders[r]->commit(plans[r], result)) ended += outcome.finish.has_value();
+    }
+    for (auto& recorder : recorders) recorder->note_group_step(agree(done).kind);
+  }
+  std::vector<ReplayReport> reports;
+  for (size_t r = 0; r < kRanks; ++r) {
+    ASSERT_TRUE(recorders[r]->stop().ok());
+    const auto report = replay_schedule(paths[r]);
+    std::filesystem::remove(paths[r]);
+    ASSERT_TRUE(report.ok()) << to_string(report.error());
+    ASSERT_FALSE(report->difference) << to_string(*report);
+    EXPECT_EQ(report->group, (RankGroup{int(r), int(kRanks)}));
+    EXPECT_EQ(int64_t(report->group_steps.size()), steps);
+    EXPECT_EQ(to_string(*report).find("rank " + std::to_string(r) + " of 4: "), 0u);
+    reports.push_back(*report);
+  }
+  EXPECT_EQ(first_disagreement(reports), std::nullopt);
+  StepKind& changed = reports[2].group_steps[11];
+  changed = changed == StepKind::idle ? StepKind::decode : StepKind::idle;
+  ASSERT_TRUE(first_disagreement(reports));
+  EXPECT_EQ(first_disagreement(reports)->find("step 12 is "), 0u) << *first_disagreement(reports);
+  EXPECT_NE(first_disagreement(reports)->find(" for rank 2"), std::string::npos);
+}
+
+TEST(ScheduleReplayReport, ARecordOfVersionOneIsReadAsAGroupOfOne) {
+  std::string text = record({.requests = 20}).text;
+  const size_t at = text.find("\"version\":2");
+  ASSERT_NE(at, std::string::npos);
+  text[at + 10] = '1';
+  const auto report = replay_schedule_text(text, "old");
+  ASSERT_TRUE(report.ok()) << to_string(report.error());
+  EXPECT_FALSE(report->difference) << to_string(*report);
+  EXPECT_EQ(report->group, RankGroup{});
+  EXPECT_EQ(to_string(*report).find("rank"), std::string::npos);
 }
 
 TEST(ScheduleRecorder, BeginsOnlyBeforeTheFirstDecision) {

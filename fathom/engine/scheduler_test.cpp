@@ -378,7 +378,9 @@ struct Trace {
   int requests = 1'500;
 };
 
-// Engine.md 18.1 on one rank: random arrivals, lengths, classes, tenants, acceptance, cancellations, branches.
+// Engine.md 18.1 on one rank: random arrivals, lengths, classes, tenants, acceptance, cancellations, branches. And
+// 18.2: what a step in flight may read is nobody's but its own until it is committed: every block and slot in the
+// tables that the device was given keeps its reference, whoever ends, is cancelled or preempted meanwhile.
 class SchedulerTrace : public testing::TestWithParam<Trace> {};
 
 TEST_P(SchedulerTrace, EveryRequestEndsAndNoInvariantBreaks) {
@@ -401,6 +403,18 @@ TEST_P(SchedulerTrace, EveryRequestEndsAndNoInvariantBreaks) {
   };
   std::map<SequenceId, Truth> device;
   int64_t longest = 0;
+  struct Reads {
+    std::vector<int32_t> blocks, slots;
+  };
+  std::deque<Reads> reads;  // of each planned step
+  int64_t watched = 0;
+  const auto nothing_is_freed = [&] {
+    for (const Reads& step : reads) {
+      for (const int32_t block : step.blocks) EXPECT_GT(scheduler.pools().blocks.references(block), 0) << block;
+      for (const int32_t slot : step.slots) EXPECT_GT(scheduler.pools().slots.references(slot), 0) << slot;
+      watched += int64_t(step.blocks.size());
+    }
+  };
 
   const auto execute = [&](const StepPlan& plan) {
     StepResult result;
@@ -454,14 +468,18 @@ TEST_P(SchedulerTrace, EveryRequestEndsAndNoInvariantBreaks) {
     if (random() % 10 == 0 && !open.empty()) {
       const SequenceId victim = *std::next(open.begin(), long(random() % open.size()));
       ASSERT_TRUE(scheduler.cancel(victim));
+      nothing_is_freed();
       device[victim].done = true;
       open.erase(victim);
       ended.insert(victim);
     }
     if (random() % 50 == 0 && !open.empty() && trace.overcommit > 0) {
       scheduler.preempt(*std::next(open.begin(), long(random() % open.size())));
+      nothing_is_freed();
     }
     const StepPlan plan = scheduler.plan(double(step));
+    nothing_is_freed();
+    ASSERT_FALSE(testing::Test::HasFailure()) << "at step " << step;
     const auto state = scheduler.verify();
     ASSERT_TRUE(state.ok()) << to_string(state.error()) << " at step " << step;
     if (plan.empty() && planned.empty()) {
@@ -485,11 +503,22 @@ TEST_P(SchedulerTrace, EveryRequestEndsAndNoInvariantBreaks) {
     ASSERT_LE(prompt_rows, limits.step_rows);
     ASSERT_LE(seen.size(), size_t(limits.sequences));
     const bool planned_something = !plan.empty();
-    if (planned_something) planned.push_back(plan);
+    if (planned_something) {
+      planned.push_back(plan);
+      Reads& now = reads.emplace_back();
+      for (const StepPlan::Rows& rows : plan.rows) {
+        const SequenceCache& cache = scheduler.find(rows.sequence)->cache;
+        now.blocks.insert(now.blocks.end(), cache.blocks.begin(), cache.blocks.end());
+        now.slots.push_back(cache.slot);
+      }
+    }
     if (planned.empty() || (planned_something && planned.size() <= size_t(trace.in_flight))) continue;
     const StepPlan oldest = planned.front();
     planned.pop_front();
-    for (const Outcome& outcome : scheduler.commit(oldest, execute(oldest))) {
+    reads.pop_front();
+    const auto outcomes = scheduler.commit(oldest, execute(oldest));
+    nothing_is_freed();
+    for (const Outcome& outcome : outcomes) {
       emitted[outcome.sequence] += outcome.kept;
       if (outcome.finish) {
         ASSERT_TRUE(ended.insert(outcome.sequence).second);
@@ -509,6 +538,9 @@ TEST_P(SchedulerTrace, EveryRequestEndsAndNoInvariantBreaks) {
     EXPECT_EQ(scheduler.pools().blocks.free_count(), trace.blocks);
   }
   EXPECT_LT(longest, 20'000) << "steps until a request began";
+  if (trace.in_flight > 0) {
+    EXPECT_GT(watched, 10'000);
+  }
   if (trace.overcommit == 0) {
     EXPECT_EQ(scheduler.counts().preempted, 0);
   }

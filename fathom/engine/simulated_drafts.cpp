@@ -88,7 +88,9 @@ std::optional<SpeculationPolicy> speculation_policy_of(std::string_view name) {
 }
 
 SimulatedSpeculation::SimulatedSpeculation(SpeculationPolicy policy, AcceptanceLaw law, CostCurve curve, bool padded)
-    : policy_(policy), law_(std::move(law)), correction_(std::move(curve), padded) {}
+    : policy_(policy), law_(std::move(law)), correction_(curve, padded) {
+  if (policy == SpeculationPolicy::guarded) schedule_.emplace(std::move(curve), padded);
+}
 
 SimulatedSpeculation::Rounds& SimulatedSpeculation::of(size_t answer) {
   if (answer >= rounds_.size()) rounds_.resize(answer + 1);
@@ -102,22 +104,24 @@ SimulatedSpeculation::Decision SimulatedSpeculation::decide(std::span<const Entr
     case SpeculationPolicy::none: return decision;
     case SpeculationPolicy::fixed: decision.policy = DraftPolicy::fixed; return decision;
     case SpeculationPolicy::scheduled: decision.policy = DraftPolicy::scheduled; break;
-    case SpeculationPolicy::guarded:
-      if (!mixed && sequences > 0) last_ = guard_.choose(sequences);
-      decision.policy = last_;
+    case SpeculationPolicy::guarded: break;
   }
-  if (decision.policy != DraftPolicy::scheduled || sequences == 0) return decision;
-  // The round before the one that is verified: a sequence with a step in flight has not shown the newest one yet.
-  values_.assign(entries.size() * kMaxDrafts, std::numeric_limits<float>::quiet_NaN());
+  candidates_.clear();
+  for (const Entry& one : entries) {
+    candidates_.push_back({&of(one.answer).history, std::min(one.bound, kMaxDrafts), one.ahead, false});
+  }
+  if (schedule_) {
+    const DraftDecision made = schedule_->decide(candidates_, mixed);
+    return {made.policy, made.verify_rows};
+  }
+  if (sequences == 0) return decision;
+  values_.clear();
   drafts_.clear();
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const Rounds& rounds = of(entries[i].answer);
-    const bool known = entries[i].ahead ? rounds.has_newest : rounds.has_older;
-    const DraftRound& round = entries[i].ahead ? rounds.newest : rounds.older;
-    drafts_.push_back(std::min(entries[i].bound, kMaxDrafts));
-    for (size_t k = 0; known && k < size_t(std::min(round.drafts, drafts_.back())); ++k) {
-      values_[i * kMaxDrafts + k] = round.confidence[k];
-    }
+  for (const DraftCandidate& one : candidates_) {
+    // The round before the one that is verified: a sequence with a step in flight has not shown the newest one yet.
+    const Confidence& round = one.in_flight ? one.history->newest : one.history->older;
+    values_.insert(values_.end(), round.begin(), round.end());
+    drafts_.push_back(one.drafts);
   }
   const Confidences older{View<const float, 2>(values_.data(), {sequences, kMaxDrafts}), drafts_};
   decision.rows = planner_.choose_rows(correction_.cost(sequences), older).rows;
@@ -149,11 +153,12 @@ int SimulatedSpeculation::accepted(const Entry& entry, int rows) const {
 
 void SimulatedSpeculation::draft(const Entry& entry, int64_t position, int drafts) {
   Rounds& rounds = of(entry.answer);
-  rounds.older = rounds.newest;
-  rounds.has_older = rounds.has_newest;
   rounds.newest = draw_round(law_, entry.rates.empty() ? std::span<const double>(law_.rates) : entry.rates, entry.seed,
                              position, drafts);
-  rounds.has_newest = drafts > 0;
+  Confidence told;
+  told.fill(std::numeric_limits<float>::quiet_NaN());
+  std::copy_n(rounds.newest.confidence.begin(), rounds.newest.drafts, told.begin());
+  rounds.history.add(told);
 }
 
 void SimulatedSpeculation::forget(size_t answer) { of(answer) = {}; }
@@ -161,7 +166,8 @@ void SimulatedSpeculation::forget(size_t answer) { of(answer) = {}; }
 void SimulatedSpeculation::record(const Decision& decision, int sequences, int rows, double forward_ms, double other_ms,
                                   int64_t tokens, double seconds) {
   correction_.record(sequences, rows, forward_ms, other_ms);
-  if (policy_ == SpeculationPolicy::guarded) guard_.record(sequences, decision.policy, tokens, seconds);
+  // As StepLoop::measure: what a step took beside its forward pass is told with it.
+  if (schedule_) schedule_->record(decision.policy, sequences, rows, tokens, forward_ms / 1000, seconds);
 }
 
 }  // namespace fathom

@@ -13,13 +13,14 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "fathom/engine/cost_curve.h"
-#include "fathom/engine/draft_guard.h"
+#include "fathom/engine/draft_schedule.h"
 #include "fathom/engine/request.h"
 #include "fathom/engine/speculate.h"
 
@@ -54,8 +55,9 @@ enum class SpeculationPolicy { none, fixed, scheduled, guarded };
 const char* name_of(SpeculationPolicy policy);
 std::optional<SpeculationPolicy> speculation_policy_of(std::string_view name);
 
-/// Decides how many drafts each sequence of a step verifies, with the parts that the engine uses: VerificationPlanner
-/// (rows chosen from the round before, split by the newest), CostCorrection (what steps took), DraftGuard. One thread.
+/// Decides how many drafts each sequence of a step verifies. `guarded` is the engine's own DraftSchedule, so that what
+/// is measured is what serves; `scheduled` is the same choice of rows without a guard, which the engine never runs:
+/// what the guard costs and saves is their difference. Rows are split by the engine's VerificationPlanner. One thread.
 class SimulatedSpeculation {
  public:
   /// `curve`: what the engine measured at start; `padded`: steps have the curve's sizes only.
@@ -92,22 +94,21 @@ class SimulatedSpeculation {
               double seconds);
 
   SpeculationPolicy policy() const { return policy_; }
-  const DraftGuard& guard() const { return guard_; }
 
  private:
   struct Rounds {
-    DraftRound newest, older;
-    bool has_newest = false, has_older = false;
+    DraftRound newest;
+    DraftHistory history;  // confidences of the last two rounds, as the loop keeps them
   };
   Rounds& of(size_t answer);
 
   SpeculationPolicy policy_;
   AcceptanceLaw law_;
-  CostCorrection correction_;
+  std::optional<DraftSchedule> schedule_;  // of `guarded`
+  CostCorrection correction_;              // of `scheduled`
   VerificationPlanner planner_;
-  DraftGuard guard_;
-  DraftPolicy last_ = DraftPolicy::scheduled;  // of the guard; a step with prompt pieces keeps it
-  std::vector<Rounds> rounds_;
+  std::deque<Rounds> rounds_;  // candidates point into it while it grows
+  std::vector<DraftCandidate> candidates_;
   std::vector<float> values_;
   std::vector<int> drafts_;
 };

@@ -279,6 +279,16 @@ void EngineStatistics::cache(const PrefixStatistics& p, const SnapshotStatistics
   snapshots_ = s;
 }
 
+void EngineStatistics::grammars(const grammar::CompilePool::Counters& now) {
+  series_->grammar_bytes->set(now.held_bytes);
+  series_->grammars_waiting->set(now.waiting);
+  series_->grammars_compiled->add(now.compiled - grammars_.compiled);
+  series_->grammars_failed->add(now.failed - grammars_.failed);
+  series_->grammars_found->add(now.cache_hits - grammars_.cache_hits);
+  series_->grammars_evicted->add(now.evicted - grammars_.evicted);
+  grammars_ = now;
+}
+
 void EngineStatistics::draft_rates(const DraftGuard::Report& report) {
   for (size_t i = 0; i < kDraftPolicies; ++i) series_->policy_rate[i]->set(report.tokens_per_second[i]);
   series_->trial_ratio->set(ratio(report.lost_seconds, report.seconds));

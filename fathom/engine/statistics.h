@@ -25,6 +25,7 @@
 #include "fathom/cache/snapshot_store.h"
 #include "fathom/engine/request.h"
 #include "fathom/engine/step_summary.h"
+#include "fathom/grammar/compile/compile_pool.h"
 
 namespace fathom {
 
@@ -102,11 +103,13 @@ class EngineStatistics {
   /// submit() refused it: it never had an id.
   void reject(const Error& error);
 
-  /// After each commit that belongs to a step. True every `line_every` steps: then cache() and draft_rates() are due.
+  /// After each commit that belongs to a step. True every `line_every` steps: then cache(), draft_rates() and
+  /// grammars() are due.
   bool step(const StepSummary& summary);
   /// Counts of the caches since the start.
   void cache(const PrefixStatistics& prefixes, const SnapshotStatistics& snapshots, int64_t snapshot_bytes);
   void draft_rates(const DraftGuard::Report& report);
+  void grammars(const grammar::CompilePool::Counters& counters);
   /// Nothing ran: brings the rates up to date. Call it when idle begins and then now and then, if at all.
   void idle(double now);
 
@@ -140,6 +143,7 @@ class EngineStatistics {
   int64_t window_count_ = 0;    // put into it since the start
   PrefixStatistics prefixes_;
   SnapshotStatistics snapshots_;
+  grammar::CompilePool::Counters grammars_;
   std::array<std::atomic<int64_t>, kRequestStates> requests_{};
   std::atomic<double> progressed_{0};  // when a step last ended, or somebody came and nobody was there
 };

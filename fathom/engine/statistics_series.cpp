@@ -126,6 +126,15 @@ StatisticsSeries::StatisticsSeries(Metrics& m) {
   snapshots_evicted = snapshot("evicted"), snapshots_expired = snapshot("expired");
   snapshot_bytes = &m.gauge("fathom_engine_snapshot_bytes", "Host memory that window snapshots take.");
 
+  grammar_bytes = &m.gauge("fathom_engine_grammar_bytes", "Memory of compiled grammars, cached or of running answers.");
+  grammars_waiting = &m.gauge("fathom_engine_grammars_waiting", "Constraints that no thread compiles yet.");
+  const auto grammars = [&](const char* event) {
+    return &m.counter("fathom_engine_grammars_total", "What happened to constraints and their compiled grammars.",
+                      {{"event", event}});
+  };
+  grammars_compiled = grammars("compiled"), grammars_failed = grammars("failed");
+  grammars_found = grammars("found"), grammars_evicted = grammars("evicted");
+
   const auto window = [&](const char* name, const char* help) { return &m.gauge(name, help); };
   window_steps = window("fathom_engine_window_steps_per_second", "Steps a second, over the last steps.");
   window_tokens = window("fathom_engine_window_tokens_per_second", "Tokens a second, over the last steps.");

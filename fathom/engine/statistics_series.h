@@ -44,6 +44,10 @@ struct StatisticsSeries {
   Counter *published, *deduplicated, *evicted, *expired, *collisions;
   Counter *snapshots_put, *snapshots_found, *snapshots_missed, *snapshots_evicted, *snapshots_expired;
 
+  // Constraints.
+  Gauge *grammar_bytes, *grammars_waiting;
+  Counter *grammars_compiled, *grammars_failed, *grammars_found, *grammars_evicted;
+
   // Of the window.
   Gauge *window_steps, *window_tokens, *window_prompt_rows, *window_prompt_time, *window_cached, *window_acceptance,
       *window_verified, *window_confidence_error, *window_first_token_mean, *window_first_token_max;

@@ -41,7 +41,10 @@ std::span<Event> StepLoop::step() {
     finish_step(work);
     times_.host_seconds += seconds(Clock::now() - begun) - (times_.wait_seconds - inside);
   } else {
-    if (options_.statistics != nullptr) options_.statistics->idle(now());
+    if (options_.statistics != nullptr) {
+      options_.statistics->idle(now());
+      if (compile_pool_) options_.statistics->grammars(compile_pool_->counters());
+    }
     if (events_.empty() && !compiling_.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return events_;

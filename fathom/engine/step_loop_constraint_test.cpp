@@ -351,6 +351,41 @@ TEST(ConstrainedAnswers, OneBadGrammarFailsOneRequest) {
   EXPECT_FALSE(loop.answers[plain].finish->error.has_value());
 }
 
+// Many answers with a grammar each, and memory for two: the others wait until answers end, and all of them come. One
+// whose grammar alone is larger than all may be fails alone.
+TEST(ConstrainedAnswers, GrammarsOfRunningAnswersStayWithinTheirMemory) {
+  Settings settings = settings_of(5);
+  const auto of = [](int n) { return regex("a{" + std::to_string(20 + n) + "}1"); };
+  int64_t most = 0;
+  for (int n = 0; n < 12; ++n) most = std::max(most, grammar::compile(of(n), vocabulary())->bytes());
+  ASSERT_GT(grammar::compile(json(), vocabulary())->bytes(), most);
+  settings.grammar.limits.bytes = most;
+  settings.grammar.most_bytes = 2 * most;
+  Metrics metrics;
+  EngineStatistics statistics(metrics, nullptr, {.line_every = 1});
+  settings.statistics = &statistics;
+  Loop loop(settings);
+  std::vector<RequestId> ids;
+  for (int n = 0; n < 12; ++n) ids.push_back(loop.submit(constrained(uint32_t(n), of(n))));
+  const RequestId large = loop.submit(constrained(20, json())), plain = loop.submit(greedy(21, 20, 10));
+  const Gauge& held =
+      metrics.gauge("fathom_engine_grammar_bytes", "Memory of compiled grammars, cached or of running answers.");
+  double seen = 0;
+  while (!loop.loop.idle()) {
+    loop.step();
+    seen = std::max(seen, held.value());
+  }
+  EXPECT_GT(seen, double(most)) << "more than one at a time";
+  EXPECT_LE(seen, double(2 * most));
+  for (int n = 0; n < 12; ++n) {
+    const Answer& answer = loop.answers[ids[size_t(n)]];
+    EXPECT_FALSE(answer.finish->error.has_value()) << to_string(*answer.finish->error);
+    EXPECT_EQ(text_of(answer.ids), std::string(size_t(20 + n), 'a') + "1");
+  }
+  EXPECT_EQ(loop.answers[large].finish->error->code, ErrorCode::out_of_memory);
+  EXPECT_FALSE(loop.answers[plain].finish->error.has_value());
+}
+
 TEST(ConstrainedAnswers, ALateGrammarFailsItsRequestAndTheLoopDoesNotSpin) {
   Settings settings = settings_of(5);
   settings.grammar.threads = 0;  // nobody compiles

@@ -200,5 +200,63 @@ TEST(StepLoop, SampledLogprobsBelongToTheirTokens) {
   }
 }
 
+// engine.md 2.2: of an accepted draft, and of nothing else, the log-probability by the law that the draft was drawn
+// from; here the whole softmax of the draft's logits, as the vocabulary is small. The same in both verifications.
+TEST(StepLoop, AcceptedDraftsTellTheirOwnLogprob) {
+  for (const auto verification : {Verification::rejection, Verification::transparent}) {
+    for (const bool asynchronous : {false, true}) {
+      Settings settings;
+      settings.asynchronous = asynchronous;
+      Loop loop(settings);
+      Request request = greedy(31, 200, 60);
+      request.sampling.temperature = 1;
+      request.sampling.top_p = 1;
+      request.sampling.seed = 6;
+      request.sampling.ignore_eos = true;
+      request.sampling.top_logprobs = 0;
+      request.sampling.sum_smaller_probs = true;
+      request.verification = verification;
+      const Answer& answer = loop.answer(request);
+      ASSERT_EQ(answer.logprobs.size(), 60u);
+      int64_t told = 0, accepted = 0;
+      uint64_t hash = FakeModel::hash_of(request.ids);
+      for (const TokenLogprob& one : answer.logprobs) {
+        EXPECT_GT(one.sum_smaller_probs, 0);
+        EXPECT_LE(one.sum_smaller_probs, 1 + 1e-6f);
+        if (one.nextn_logprob != kNoDraft) {
+          ++told;
+          std::vector<float> logits;
+          for (int64_t token = 0; token < 17; ++token) logits.push_back(loop.model.draft_logit(hash, token));
+          EXPECT_NEAR(one.nextn_logprob, logprob_of(logits, one.id, 0).logprob, 1e-5);
+        }
+        hash = FakeModel::extend(hash, one.id);
+      }
+      for (const int64_t count : answer.finish->usage.accepted) accepted += count;
+      EXPECT_GT(told, 20);
+      EXPECT_LE(told, accepted);
+      EXPECT_GE(told, accepted - 5) << "those behind the limit are not emitted";
+    }
+  }
+}
+
+// 7.6 in the loop: the fake model's confidence is always 0.5; its drafts equal the target without noise, so that every
+// estimated acceptance is 1 and every error 0.5, whatever was drawn.
+TEST(StepLoop, TheConfidenceErrorIsTakenFromTheResidualMass) {
+  Settings settings;
+  settings.shape.draft_noise = 0;
+  Metrics metrics;
+  EngineStatistics statistics(metrics, nullptr);
+  settings.statistics = &statistics;
+  Loop loop(settings);
+  Request request = greedy(33, 40, 50);
+  request.sampling.temperature = 1;
+  request.sampling.ignore_eos = true;
+  loop.answer(request);
+  const WindowReport report = statistics.report(1);
+  EXPECT_GT(report.rounds, 5);
+  EXPECT_NEAR(report.confidence_error, 0.5, 1e-6);  // 17 floors of 2^-31
+  EXPECT_NEAR(report.acceptance_ratio, 1, 0.1);
+}
+
 }  // namespace
 }  // namespace fathom

@@ -113,11 +113,11 @@ void StepLoop::summarize(const StepWork& work, std::span<const Outcome> outcomes
     const int again = prompt ? report.replayed_rows : 0;
     const auto tokens = int(work.result.of(entry).size());
     note_entry(summary, options_.step_log, rows, {prompt, report.rows, report.drafts, tokens, again}, outcomes[entry]);
-    // Drafts behind the first refused one were not decided.
-    for (int i = 0; i < std::min(report.drafts, tokens); ++i) {
-      const float said = report.verified_confidence[size_t(i)];
+    // Behind a refused draft as well: both sides ask what would be if all before it were accepted.
+    for (size_t i = 0; i < size_t(report.drafts); ++i) {
+      const float said = report.verified_confidence[i];
       if (std::isnan(said)) continue;
-      summary.confidence_error += std::abs((i + 1 < tokens ? 1.f : 0.f) - said);
+      summary.confidence_error += std::abs(report.acceptance[i] - said);
       ++summary.confidences;
     }
   }
@@ -128,6 +128,7 @@ void StepLoop::summarize(const StepWork& work, std::span<const Outcome> outcomes
     options_.statistics->cache(prefix_statistics(), scheduler_.snapshots().statistics(),
                                scheduler_.snapshots().bytes());
     if (schedule_) options_.statistics->draft_rates(schedule_->report(std::max(1, work.decode_sequences)));
+    if (compile_pool_) options_.statistics->grammars(compile_pool_->counters());
   }
 }
 

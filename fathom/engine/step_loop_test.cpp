@@ -378,5 +378,54 @@ TEST(StepLoop, SampledTextWithDraftsHasTheTargetsLaw) {
   EXPECT_GE(tokens, 1'000'000);
 }
 
+// R-29 with varying lengths: how many drafts are verified follows confidences that depend on the drafts themselves, and
+// the accepted text must not lean towards what the confidence head likes (7.3). Without seeds, which would verify all
+// drafts; so the bound is one in a million, not in a thousand.
+TEST(StepLoop, SampledTextWithScheduledDraftsHasTheTargetsLaw) {
+  constexpr int64_t kVocabulary = 4, kRequests = 67'000;
+  Settings settings;
+  settings.shape = {.vocabulary = kVocabulary, .spread = 3, .draft_noise = 3, .vary_confidence = true};
+  settings.sequences = 64;
+  settings.blocks = 128;
+  settings.curve = CostCurve{{1, 8}, {64, 10}, {384, 30}};  // a row is worth some drafts and not others
+  Loop loop(settings);
+  const std::vector<int32_t> prompt = {2, 3, 0, 1};
+  std::vector<double> law(64, 0);
+  for (int cell = 0; cell < 64; ++cell) {
+    double chance = 1;
+    std::vector<int32_t> text = prompt;
+    for (const int32_t token : {cell / 16, cell / 4 % 4, cell % 4}) {
+      chance *= std::exp(double(logprob_of(loop.model.logits_after(text), token, 0).logprob));
+      text.push_back(token);
+    }
+    law[size_t(cell)] = chance;
+  }
+  std::vector<int64_t> seen(64, 0);
+  int64_t submitted = 0;
+  std::array<int64_t, kMaxDrafts> offered{};
+  while (submitted < kRequests || !loop.loop.idle()) {
+    while (submitted < kRequests && loop.loop.scheduler().waiting() < 64) {
+      Request request;
+      request.ids = prompt;
+      request.sampling.top_p = 1;
+      request.sampling.ignore_eos = true;
+      request.sampling.max_tokens = 6;
+      ASSERT_TRUE(loop.loop.submit(std::move(request)).ok());
+      ++submitted;
+    }
+    for (const Event& event : loop.loop.step()) {
+      std::vector<int32_t>& ids = loop.answers[event.request].ids;
+      ids.insert(ids.end(), event.ids.begin(), event.ids.end());
+      if (!event.finish) continue;
+      ++seen[size_t(ids[0] * 16 + ids[1] * 4 + ids[2])];
+      for (size_t k = 0; k < offered.size(); ++k) offered[k] += event.finish->usage.offered[k];
+      loop.answers.erase(event.request);
+    }
+  }
+  EXPECT_GT(chi_square_p(seen, law), 1e-6);
+  EXPECT_GT(offered[0], kRequests / 4) << "drafts take part";
+  EXPECT_LT(offered[3], offered[0]) << "and not all of them";
+}
+
 }  // namespace
 }  // namespace fathom

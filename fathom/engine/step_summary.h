@@ -33,7 +33,7 @@ struct StepSummary {
   int32_t restores = 0, copies = 0, preempted = 0;
   DraftPolicy policy = DraftPolicy::fixed;                // of its decode rows
   std::array<int32_t, kMaxDrafts> offered{}, accepted{};  // drafts verified and accepted, by position in their round
-  float confidence_error = 0;  // sum over verified drafts of |1 if accepted, else 0 - confidence| (7.6)
+  float confidence_error = 0;  // sum over verified drafts of |1 - residual mass - confidence| (7.6)
   int32_t confidences = 0;     // drafts in that sum
 
   // What it brought.

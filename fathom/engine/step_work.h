@@ -37,6 +37,7 @@ struct EntryReport {
   int replayed_rows = 0;                              // of them below a hit
   int drafts = 0;                                     // of them verified
   std::array<float, kMaxDrafts> verified_confidence;  // of those drafts; NaN: not known
+  std::array<float, kMaxDrafts> acceptance;           // of those drafts, as the laws have it (Choice::acceptance)
   std::array<float, kMaxDrafts> confidence;           // of the drafts that were proposed for its next round
   std::vector<TokenLogprob> logprobs, prompt_logprobs;
   std::optional<Error> error;  // it cannot go on behind its tokens

@@ -2,58 +2,23 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "fathom/engine/constraint_check.h"
+#include "fathom/recipe/answerable.h"
+#include "fathom/server/http_error.h"
 
 namespace fathom {
-namespace {
-
-using Kind = grammar::Constraint::Kind;
-
-/// Whether the answer must keep to it: tools that may be called, none of them strict, promise nothing.
-bool is_promise(const grammar::Constraint& constraint) {
-  return constraint.kind != Kind::tool_call ||
-         std::any_of(constraint.tools.begin(), constraint.tools.end(), [](const auto& tool) { return tool.strict; });
-}
-
-/// The member of the request that asked for the constraint.
-std::string place_of(const grammar::Constraint& constraint, recipe::Api api) {
-  const bool responses = api == recipe::Api::responses;
-  std::string place = responses ? "text.format" : "response_format";
-  if (constraint.kind == Kind::json) place += responses ? ".schema" : ".json_schema.schema";
-  if (constraint.kind == Kind::regex) place += ".regex";
-  return place;
-}
-
-Result<void> check_constraint_of(const recipe::CodecRequest& request) {
-  const auto& constraint = request.converted.inference.constraint;
-  if (!constraint || !is_promise(*constraint)) return {};
-  const Result<void> possible = check_constraint(*constraint);
-  if (possible) return {};
-  Error error = possible.error();
-  error.code = ErrorCode::usage;
-  if (!error.remedy.empty()) error.message += ": " + std::exchange(error.remedy, "");
-  if (constraint->kind == Kind::tool_call || constraint->kind == Kind::tool_call_required) return error;
-  const std::string place = place_of(*constraint, request.api);
-  if (constraint->kind == Kind::json && !error.where.empty() && !error.where.starts_with('#')) {
-    error.where = place + (error.where.starts_with('[') ? "" : ".") + error.where;
-  } else {
-    error.where = place;
-  }
-  return error;
-}
-
-}  // namespace
 
 Result<void> check_answerable(const recipe::CodecRequest& request) {
-  for (const recipe::Message& message : request.converted.conversation.messages) {
-    if (message.images.empty()) continue;
-    const std::string& path = message.images[0].path;
-    const std::string where = path.starts_with('.') ? path.substr(1) : path;
-    return Error{ErrorCode::usage, where + ": this server cannot see images; leave the image out", where, ""};
+  if (const auto seen = recipe::check_images(request); !seen) {
+    Error error = seen.error();
+    error.message = error.where + ": " + error.message;  // errors of Messages have no other place for the path
+    return told_to_client(std::move(error));
   }
-  return check_constraint_of(request);
+  if (const auto kept = recipe::check_constraint(request, check_constraint); !kept) return told_to_client(kept.error());
+  return {};
 }
 
 int64_t least_tokens(std::string_view text, const Tokenizer& tokenizer) {
@@ -98,7 +63,7 @@ Result<Question> question_of(const recipe::CodecRequest& request, const recipe::
   if (inference.logprobs) sampling.top_logprobs = int(inference.top_logprobs.value_or(0));
   // Calls of tools too large or too many for a grammar go unconstrained where nobody asked for more.
   const auto& constraint = inference.constraint;
-  if (constraint && (is_promise(*constraint) || check_constraint(*constraint).ok())) {
+  if (constraint && (recipe::is_promise(*constraint) || check_constraint(*constraint).ok())) {
     question.request.constraint = constraint;
   }
   question.parsing = converted.parsing;

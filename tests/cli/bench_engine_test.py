@@ -89,6 +89,9 @@ class Simulated(ProgramTest):
 
 
 class Recorded(ProgramTest):
+    def test_a_record_into_a_folder_that_is_not_there(self):
+        self.fails(3, *REAL, "--record", self.folder() / "nowhere" / "record.jsonl", mentions=["--record", "nowhere"])
+
     def test_a_record_of_the_engine_replays_to_the_same_decisions(self):
         record = self.folder() / "record.jsonl"
         self.succeeds(*REAL, "--record", record)

@@ -42,24 +42,13 @@ EngineOptions options(ReplayMode mode, bool hits) {
   return out;
 }
 
-/// Scores of everything behind `from`: the prompt's own log-probabilities, which force replay off.
+/// Scores of everything behind `from`, by an engine of their own that knows nothing of the answers.
 Result<TokenScores> score_exactly(Engine& engine, std::span<const int32_t> ids, int64_t from) {
-  Request request;
-  request.ids.assign(ids.begin(), ids.end());
-  request.prompt_logprobs = true;
-  request.sampling.temperature = 0;
-  request.sampling.max_tokens = 1;
-  request.sampling.top_logprobs = 1;
-  const auto id = engine.submit(std::move(request));
+  const auto id = engine.submit(scoring_request(ids));
   if (!id) return id.error();
   TokenScores out;
   while (!engine.idle()) {
-    for (const Event& event : engine.step()) {
-      for (size_t i = size_t(from) - 1; i < event.prompt_logprobs.size(); ++i) {
-        out.logprobs.push_back(event.prompt_logprobs[i].logprob);
-        out.best.push_back(event.prompt_logprobs[i].top[0].first);
-      }
-    }
+    for (const Event& event : engine.step()) add_scores(out, event, from);
   }
   return out;
 }

@@ -5,7 +5,8 @@
   tests/server/soak.py --minutes 2 --json soak.json
 
 Exit code 1: a request failed, memory grew, descriptors or threads did not come back, or the server did not end with 0.
-Memory counts as flat when its growth after the warm-up, by the slope's 95 % interval, may be none or is below 1 % of it."""
+The warm-up asks with twice as many clients, so that every buffer and cache has had its size. Memory counts as flat when its
+growth afterwards, by the slope's 95 % interval, may be none or is below 1 % of it."""
 import argparse
 import json
 import math
@@ -83,16 +84,17 @@ def sample(server, seconds):
 
 
 def run(options):
-    server = Server("--context", "4096", "--response-store", "memory", "--response-store-size", "1MiB", "--log-level", "warn")
+    server = Server("--context", "2048", "--response-store", "memory", "--response-store-size", "1MiB", "--log-level", "warn")
     first = Client(server.port, random.Random(0))
     for kind in KINDS:
         kind(first)
     first.connection.close()
     time.sleep(1)
     idle = sample(server, 0)
-    over, tally = threading.Event(), Tally()
-    clients = [threading.Thread(target=work, args=(server.port, options.seed + n, over, tally)) for n in range(options.clients)]
-    samples, begun = [], time.monotonic()
+    over, warm, tally = threading.Event(), threading.Event(), Tally()
+    clients = [threading.Thread(target=work, args=(server.port, options.seed + n, over if n < options.clients else warm, tally))
+               for n in range(2 * options.clients)]
+    samples, begun, begin = [], time.monotonic(), 60 * options.minutes * options.warm_up
     for client in clients:
         client.start()
     live, shown, died, reloads = sys.stderr.isatty(), 0.0, False, 0
@@ -103,6 +105,8 @@ def run(options):
             break
         now = time.monotonic() - begun
         samples.append(sample(server, now))
+        if now >= begin:
+            warm.set()
         if now // 60 > reloads:  # an operator who reloads keys every minute
             reloads += 1
             server.process.send_signal(signal.SIGHUP)
@@ -114,6 +118,7 @@ def run(options):
     if live:
         print(file=sys.stderr)
     over.set()
+    warm.set()
     for client in clients:
         client.join()
     result = {"minutes": options.minutes, "clients": options.clients, "seed": options.seed,
@@ -122,7 +127,6 @@ def run(options):
                               "slowest_ms": round(1000 * tally.slowest[k], 1)} for k in sorted(tally.count)}
     result["count"], result["errors"] = sum(tally.count.values()), sum(tally.errors.values())
     result["first_errors"] = tally.first
-    begin = 60 * options.minutes * options.warm_up
     slope, half = line_through(blocks(samples, "resident_kib", begin))
     after = [s["resident_kib"] for s in samples if s["seconds"] >= begin] or [0]
     grown = slope * options.minutes * (1 - options.warm_up)
@@ -170,7 +174,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--clients", type=int, default=12, help="that ask at once (default: 12)")
-    parser.add_argument("--warm-up", type=float, default=0.2, help="share of the time before memory is judged (default: 0.2)")
+    parser.add_argument("--warm-up", type=float, default=0.3, help="share of the time before memory is judged (default: 0.3)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", metavar="FILE", help="write everything, with a sample each 10 s")
     options = parser.parse_args()

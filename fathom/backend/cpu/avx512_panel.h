@@ -1,6 +1,6 @@
 // fathom/backend/cpu/avx512_panel.h
-// What the AVX-512 kernels of both kinds of elements share: the step from stored weight rows to outputs side by side,
-// block scales, and the rounding of sums.
+// What the AVX-512 kernels share: the step from stored weight rows to outputs side by side, block scales, the reading
+// of x and the rounding of sums.
 #pragma once
 #include <immintrin.h>
 

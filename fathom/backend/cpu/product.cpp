@@ -25,6 +25,7 @@ struct Job {
 
 struct Product {
   const ProductKernels* kernels = nullptr;
+  const ProductKernels* fallback = nullptr;  // for panels that `kernels` does not take
   const Matrix* x = nullptr;
   int64_t columns = 0;  // K of one job
   uint64_t number = 0;  // of this product among all
@@ -40,12 +41,13 @@ int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step;
 /// Points the tile to rows [begin, end) of a job as elements that the kernels read: to x itself, or to a copy that this
 /// thread decodes when it comes to these rows and keeps for all their panels. So the copy lies in its own cache, and
 /// nobody waits for it.
-void set_rows(const Product& product, const Job& job, int64_t begin, int64_t end, Tile& tile) {
-  const ProductKernels& kernels = *product.kernels;
+void set_rows(const Product& product, const ProductKernels& kernels, const Job& job, int64_t begin, int64_t end,
+              Tile& tile) {
   const Matrix& x = *product.x;
   const int64_t element = bits_of(kernels.element) / 8;
   tile.rows = end - begin;
-  if (x.dtype() == kernels.element && product.columns % kBlock == 0) {
+  const DType weight = job.weight->dtype();
+  if (kernels.reads_x(x.dtype(), weight, product.columns)) {
     tile.x_stride = x.values.row_stride * element;
     tile.x_row = job.x_row ? job.x_row + begin : nullptr;
     tile.x = x.values.data + job.x_column * element + (job.x_row ? 0 : (job.x_first + begin) * tile.x_stride);
@@ -53,6 +55,7 @@ void set_rows(const Product& product, const Job& job, int64_t begin, int64_t end
   }
   struct Decoded {
     uint64_t product = 0;
+    const ProductKernels* kernels = nullptr;
     const Job* job = nullptr;
     int64_t begin = 0;
     uint8_t* rows = nullptr;
@@ -60,11 +63,12 @@ void set_rows(const Product& product, const Job& job, int64_t begin, int64_t end
   static thread_local Scratch scratch;
   static thread_local Decoded decoded;
   tile.x_stride = round_up(product.columns, kBlock) * element;
-  if (decoded.product != product.number || decoded.job != &job || decoded.begin != begin) {
-    decoded = {product.number, &job, begin, scratch.get<uint8_t>(tile.rows * tile.x_stride)};
+  if (decoded.product != product.number || decoded.kernels != &kernels || decoded.job != &job ||
+      decoded.begin != begin) {
+    decoded = {product.number, &kernels, &job, begin, scratch.get<uint8_t>(tile.rows * tile.x_stride)};
     for (int64_t r = begin; r < end; ++r) {
       const int64_t row = job.x_row ? int64_t(job.x_row[r]) : job.x_first + r;
-      kernels.decode_x(x, row, job.x_column, product.columns, decoded.rows + (r - begin) * tile.x_stride);
+      kernels.decode_x(x, row, job.x_column, product.columns, weight, decoded.rows + (r - begin) * tile.x_stride);
     }
   }
   tile.x = decoded.rows;
@@ -73,46 +77,33 @@ void set_rows(const Product& product, const Job& job, int64_t begin, int64_t end
 /// One panel of a job against rows [begin, end).
 void run_panel(const Product& product, const Job& job, int64_t panel_index, int64_t begin, int64_t end) {
   static thread_local Scratch panel_scratch, scale_scratch, sum_scratch;
-  const ProductKernels& kernels = *product.kernels;
-  const int64_t element = bits_of(kernels.element) / 8;
-  void* decoded = panel_scratch.get<float>(kChunk * kPanel);
-  float* scales = scale_scratch.get<float>(kChunk / kBlock * kPanel);
-  float* sums = sum_scratch.get<float>(kSegment * kPanel);
-
-  const int64_t offset = panel_index * kPanel;
+  const int64_t offset = panel_index * kPanel, out_element = bits_of(job.out.dtype) / 8;
   const Panel panel(*job.weight, job.first + offset, int(std::min<int64_t>(kPanel, job.outputs - offset)));
+  const bool taken = product.kernels->takes == nullptr || product.kernels->takes(panel, product.columns);
+  const ProductKernels& kernels = taken ? *product.kernels : *product.fallback;
+  const int64_t element = bits_of(kernels.element) / 8;
+
   Tile tile;
-  set_rows(product, job, begin, end, tile);
-  tile.panel = decoded;
-  tile.scales = scales;
+  set_rows(product, kernels, job, begin, end, tile);
   tile.count = panel.count;
-  tile.sums = sums;
-  const uint8_t* const x = tile.x;
-  const int64_t out_element = bits_of(job.out.dtype) / 8;
+  tile.sums = sum_scratch.get<float>(kSegment * kPanel);
+  tile.panel = panel_scratch.get<uint8_t>(kernels.chunk * kPanel * element);
+  tile.scales = scale_scratch.get<float>(kernels.chunk / kBlock * kPanel);
+  tile.out_bytes = job.out.row_stride * out_element;
+  tile.out_dtype = job.out.dtype;
   uint8_t* const out = job.out.row(begin) + (job.first + offset) * out_element;
-  bool written = false;
-  if (tile.rows <= kernels.few_rows) {
-    const uint8_t* few[kMostFewRows];
-    for (int64_t r = 0; r < tile.rows; ++r) few[r] = tile.row(r);
-    kernels.multiply_panel(panel, few, int(tile.rows), product.columns, sums);
-  } else {
-    for (int64_t k = 0; k < product.columns; k += kChunk) {
-      const int64_t count = std::min(kChunk, product.columns - k);
-      kernels.decode_panel(panel, k, count, decoded, scales);
-      tile.x = x + k * element;
-      tile.blocks = (count + kBlock - 1) / kBlock;
-      tile.first = k == 0;
-      if (kernels.writes_whole_bf16 && panel.count == kPanel && job.out.dtype == DType::bf16 &&
-          k + count == product.columns) {
-        tile.out = out;
-        tile.out_bytes = job.out.row_stride * out_element;
-        written = true;
-      }
-      kernels.multiply(tile);
-    }
+  tile.out = out;
+  if (tile.rows <= kernels.few_rows && kernels.multiply_few(panel, tile, product.columns)) return;
+  const uint8_t* const x = tile.x;
+  for (int64_t k = 0; k < product.columns; k += kernels.chunk) {
+    const int64_t count = std::min(kernels.chunk, product.columns - k);
+    kernels.decode_panel(panel, k, count, tile);
+    tile.x = x + k * element;
+    tile.blocks = (count + kBlock - 1) / kBlock;
+    tile.first = k == 0;
+    tile.out = k + count == product.columns ? out : nullptr;
+    kernels.multiply(tile);
   }
-  if (written) return;
-  kernels.store(sums, end - begin, panel.count, job.out.dtype, out, job.out.row_stride * out_element);
 }
 
 /// Nanoseconds of one thread, roughly: decoding a weight 0.04, a product 0.009 (bf16, Zen 4).
@@ -169,7 +160,7 @@ void run_linear(Queue& queue, const Linear& op, const ProductVariant& variant) {
   for (int g = 0; g < op.groups; ++g) {
     jobs.push_back({&op.weight, g * outputs, outputs, g * columns, 0, nullptr, op.x.rows(), op.out});
   }
-  run_jobs(queue, {&kernels, &op.x, columns, next_number()}, jobs);
+  run_jobs(queue, {&kernels, variant.f32, &op.x, columns, next_number()}, jobs);
 }
 
 void run_grouped_linear(Queue& queue, const GroupedLinear& op, const ProductVariant& variant) {
@@ -187,7 +178,7 @@ void run_grouped_linear(Queue& queue, const GroupedLinear& op, const ProductVari
   }
   if (jobs.empty()) return;
   const ProductKernels& kernels = variant.pick(op.x.dtype(), jobs[0].weight->dtype());
-  run_jobs(queue, {&kernels, &op.x, op.x.cols(), next_number()}, jobs);
+  run_jobs(queue, {&kernels, variant.f32, &op.x, op.x.cols(), next_number()}, jobs);
 }
 
 }  // namespace fathom::cpu

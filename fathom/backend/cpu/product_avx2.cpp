@@ -85,7 +85,8 @@ constexpr int kRows = 4;  // rows of a register tile: 4 x 2 vectors of a block's
   }
 }
 
-[[gnu::target("avx2,fma")]] void decode_x(const Matrix& x, int64_t row, int64_t begin, int64_t count, void* out) {
+[[gnu::target("avx2,fma")]] void decode_x(const Matrix& x, int64_t row, int64_t begin, int64_t count, DType,
+                                          void* out) {
   const uint8_t* values = x.values.row(row);
   const int64_t bytes = bits_of(x.dtype()) / 8;
   for (int64_t k = 0; k < count || k % kBlock != 0; k += 8) {
@@ -101,8 +102,9 @@ constexpr int kRows = 4;  // rows of a register tile: 4 x 2 vectors of a block's
   }
 }
 
-[[gnu::target("avx2,fma")]] void decode_panel(const Panel& panel, int64_t begin, int64_t count, void* out,
-                                              float* scales) {
+[[gnu::target("avx2,fma")]] void decode_panel(const Panel& panel, int64_t begin, int64_t count, Tile& tile) {
+  float* const values = static_cast<float*>(tile.panel);
+  float* const scales = tile.scales;
   const DType dtype = panel.dtype;
   const int64_t blocks = (count + kBlock - 1) / kBlock;
   for (int i = 0; i < kPanel; ++i) {
@@ -118,7 +120,7 @@ constexpr int kRows = 4;  // rows of a register tile: 4 x 2 vectors of a block's
       }
       transpose_dwords(v);
       const int64_t columns = std::min<int64_t>(per_load, blocks * kBlock - k);
-      decode_dwords(dtype, v, int(columns * bits / 32), static_cast<float*>(out) + k * kPanel + first);
+      decode_dwords(dtype, v, int(columns * bits / 32), values + k * kPanel + first);
     }
   }
 }
@@ -163,14 +165,11 @@ void multiply(const Tile& tile) {
       case 3: multiply_tile<3>(tile, r, first); break;
     }
   }
-}
-
-void store(const float* sums, int64_t rows, int count, DType dtype, uint8_t* out, int64_t out_bytes) {
-  kProductPortable.store(sums, rows, count, dtype, out, out_bytes);
+  if (tile.out) store_sums(tile.sums, tile.rows, tile.count, tile.out_dtype, tile.out, tile.out_bytes);
 }
 
 }  // namespace
 
-const ProductKernels kProductAvx2 = {DType::f32, decode_x, decode_panel, multiply, store};
+const ProductKernels kProductAvx2 = {DType::f32, 256, decode_x, decode_panel, multiply};
 
 }  // namespace fathom::cpu

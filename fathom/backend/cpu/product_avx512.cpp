@@ -8,7 +8,7 @@ namespace {
 constexpr int kRows = 6;  // rows of a register tile: 6 x 2 vectors of a block's sum and 6 x 2 of the whole sum
 
 [[gnu::target("avx512f,avx512bw,avx512vl")]] void decode_x(const Matrix& x, int64_t row, int64_t begin, int64_t count,
-                                                           void* out) {
+                                                           DType, void* out) {
   const uint8_t* values = x.values.row(row);
   const uint8_t* scales = x.scales.data ? x.scales.row(row / x.scale_rows) : nullptr;
   for (int64_t k = 0; k < count || k % kBlock != 0; k += 16) {
@@ -43,12 +43,13 @@ constexpr int kRows = 6;  // rows of a register tile: 6 x 2 vectors of a block's
 }
 
 [[gnu::target("avx512f,avx512bw,avx512vl")]] void decode_panel(const Panel& panel, int64_t begin, int64_t count,
-                                                               void* out, float* scales) {
+                                                               Tile& tile) {
+  float* const values = static_cast<float*>(tile.panel);
   const DType dtype = panel.dtype;
   const int64_t blocks = (count + kBlock - 1) / kBlock;
   const int bits = bits_of(dtype), per_load = 512 / bits;
   for (int first = 0; first < panel.count; first += 16) {
-    decode_scales_avx512(ScaleRows(panel, first), begin, blocks, scales + first);
+    decode_scales_avx512(ScaleRows(panel, first), begin, blocks, tile.scales + first);
     for (int64_t k = 0; k < blocks * kBlock; k += per_load) {
       const int64_t bytes = std::clamp<int64_t>((count - k) * bits / 8, 0, 64);
       const __mmask64 mask = bytes >= 64 ? ~__mmask64(0) : (__mmask64(1) << bytes) - 1;
@@ -58,7 +59,7 @@ constexpr int kRows = 6;  // rows of a register tile: 6 x 2 vectors of a block's
       }
       transpose_dwords<false>(v);
       const int64_t columns = std::min<int64_t>(per_load, blocks * kBlock - k);
-      decode_f32_dwords(dtype, v, int(columns * bits / 32), static_cast<float*>(out) + k * kPanel + first);
+      decode_f32_dwords(dtype, v, int(columns * bits / 32), values + k * kPanel + first);
     }
   }
 }
@@ -108,10 +109,13 @@ void multiply_groups(const Tile& tile) {
   }
 }
 
-void multiply(const Tile& tile) { tile.count > 16 ? multiply_groups<2>(tile) : multiply_groups<1>(tile); }
+void multiply(const Tile& tile) {
+  tile.count > 16 ? multiply_groups<2>(tile) : multiply_groups<1>(tile);
+  if (tile.out) store_sums_avx512(tile.sums, tile.rows, tile.count, tile.out_dtype, tile.out, tile.out_bytes);
+}
 
 }  // namespace
 
-const ProductKernels kProductAvx512 = {DType::f32, decode_x, decode_panel, multiply, store_sums_avx512};
+const ProductKernels kProductAvx512 = {DType::f32, 256, decode_x, decode_panel, multiply};
 
 }  // namespace fathom::cpu

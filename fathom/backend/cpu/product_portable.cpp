@@ -46,7 +46,7 @@ void decode_codes(DType dtype, const uint8_t* row, int64_t begin, int64_t count,
   }
 }
 
-void decode_x(const Matrix& x, int64_t row, int64_t begin, int64_t count, void* out) {
+void decode_x(const Matrix& x, int64_t row, int64_t begin, int64_t count, DType, void* out) {
   float* values = static_cast<float*>(out);
   decode_codes(x.dtype(), x.values.row(row), begin, count, values, 1);
   if (x.scales.data) {
@@ -56,8 +56,9 @@ void decode_x(const Matrix& x, int64_t row, int64_t begin, int64_t count, void* 
   for (int64_t k = count; k % kBlock != 0; ++k) values[k] = 0;
 }
 
-void decode_panel(const Panel& panel, int64_t begin, int64_t count, void* out, float* scales) {
-  float* values = static_cast<float*>(out);
+void decode_panel(const Panel& panel, int64_t begin, int64_t count, Tile& tile) {
+  float* const values = static_cast<float*>(tile.panel);
+  float* const scales = tile.scales;
   const int64_t blocks = (count + kBlock - 1) / kBlock;
   for (int i = 0; i < kPanel; ++i) {
     decode_codes(panel.dtype, panel.row(i), begin, count, values + i, kPanel);
@@ -89,9 +90,12 @@ void multiply(const Tile& tile) {
       for (int i = 0; i < kLanes; ++i) sums[i] = sum[i];
     }
   }
+  if (tile.out) store_sums(tile.sums, tile.rows, tile.count, tile.out_dtype, tile.out, tile.out_bytes);
 }
 
-void store(const float* sums, int64_t rows, int count, DType dtype, uint8_t* out, int64_t out_bytes) {
+}  // namespace
+
+void store_sums(const float* sums, int64_t rows, int count, DType dtype, uint8_t* out, int64_t out_bytes) {
   for (int64_t r = 0; r < rows; ++r, sums += kPanel, out += out_bytes) {
     if (dtype == DType::f32) {
       std::memcpy(out, sums, size_t(count) * 4);
@@ -104,8 +108,6 @@ void store(const float* sums, int64_t rows, int count, DType dtype, uint8_t* out
   }
 }
 
-}  // namespace
-
-const ProductKernels kProductPortable = {DType::f32, decode_x, decode_panel, multiply, store};
+const ProductKernels kProductPortable = {DType::f32, 256, decode_x, decode_panel, multiply};
 
 }  // namespace fathom::cpu

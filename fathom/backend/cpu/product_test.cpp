@@ -2,6 +2,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -239,25 +241,80 @@ TEST_P(ProductTest, ANanInARowStaysInThatRow) {
   }
 }
 
+/// Rows of `x` alone, in small batches at several places, and all at once with one, two and three threads. A NaN is a
+/// NaN: which of two an addition gives is the compiler's choice.
+void expect_the_same_bits(const Operations& ops, const Stored& x, const Stored& w) {
+  Queue one{1}, two{2}, three{3};
+  const int64_t rows = x.values.rows, n = w.values.rows;
+  const Tensor all = run(ops, one, x, w, DType::f32);
+  EXPECT_EQ(all.bytes, run(ops, two, x, w, DType::f32).bytes);
+  EXPECT_EQ(all.bytes, run(ops, three, x, w, DType::f32).bytes);
+  for (const int64_t begin : {int64_t(0), int64_t(1), int64_t(5), rows / 2, rows - 12, rows - 1}) {
+    for (const int64_t count : {1, 2, 3, 4, 5, 6, 7, 13}) {
+      if (begin < 0 || begin + count > rows) continue;
+      Tensor out(DType::f32, count, n);
+      Linear op;
+      op.x = Matrix(x).slice(begin, count);
+      op.weight = w;
+      op.out = out.out();
+      ops.linear(one, op);
+      for (int64_t r = 0; r < count; ++r) {
+        for (int64_t i = 0; i < n; ++i) {
+          const float got = out.at(r, i), want = all.at(begin + r, i);
+          ASSERT_TRUE(std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(want) ||
+                      (std::isnan(got) && std::isnan(want)))
+              << begin << " + " << r << " of " << count << ", output " << i << ": " << got << ", " << want;
+        }
+      }
+    }
+  }
+}
+
+// 203 rows: two segments. 288: a chunk of 256 columns and a rest, or less than one; 1120: several of each, and a rest.
+// 100 outputs: a panel that is not full, in eights neither; 64: full ones.
 TEST_P(ProductTest, ARowHasTheSameBitsAloneAndInAnyBatchAndWithAnyThreads) {
-  Queue two{2}, three{3};
   for (const DType x_dtype : kInputs) {
     for (const DType w_dtype : kWeights) {
-      const int64_t rows = 203, k = 288, n = 100;  // 203: two segments of rows; 288: two chunks
-      const Stored x = stored(x_dtype, rows, k, 1, 7), w = weight(w_dtype, n, k, 8);
-      const Tensor all = run(ops, queue, x, w, DType::f32);
-      EXPECT_EQ(all.bytes, run(ops, two, x, w, DType::f32).bytes);
-      EXPECT_EQ(all.bytes, run(ops, three, x, w, DType::f32).bytes);
-      for (const int64_t begin : {0, 1, 5, 100, 191, 202}) {
-        for (const int64_t count : {1, 2, 3, 4, 5, 6, 7, 13}) {
-          if (begin + count > rows) continue;
-          Tensor out(DType::f32, count, n);
-          Linear op;
-          op.x = Matrix(x).slice(begin, count);
-          op.weight = w;
-          op.out = out.out();
-          ops.linear(queue, op);
-          for (int64_t r = 0; r < count; ++r) ASSERT_EQ(out.row(r), all.row(begin + r)) << begin << " + " << r;
+      for (const auto& [rows, k, n] : {std::array<int64_t, 3>{203, 288, 100}, {203, 96, 64}, {30, 1120, 64}}) {
+        SCOPED_TRACE(testing::Message() << name_of(x_dtype) << " x " << name_of(w_dtype) << " K " << k);
+        expect_the_same_bits(ops, stored(x_dtype, rows, k, 1, 7), weight(w_dtype, n, k, 8));
+      }
+    }
+  }
+}
+
+// Variants that put a scale into an operand must not do it where a number has no room for it.
+TEST_P(ProductTest, NumbersOfAnySizeHaveTheSameBitsAloneAndInAnyBatch) {
+  for (const DType w_dtype : kWeights) {
+    Stored x = stored(DType::bf16, 30, 96, 1, 7);
+    for (int64_t r = 0; r < 30; ++r) {
+      for (int64_t c = r % 3; c < 96 && r > 3; c += 1 + r) {
+        // Below the normal numbers, 0, about 1, near the largest, infinity, NaN.
+        const float odd[] = {0x1p-130f, -0x1p-100f, 0x1p-61f, 0.0f, 1.5f, 0x1p62f, -0x1p120f, INFINITY, NAN};
+        store(DType::bf16, x.values.bytes.data(), r * 96 + c, odd[size_t(r + c) % 9]);
+      }
+    }
+    expect_the_same_bits(ops, x, weight(w_dtype, 64, 96, 8));
+  }
+}
+
+TEST_P(ProductTest, ScalesOfAnySizeAgreeWithTheDefinitionAndHaveTheSameBitsInAnyBatch) {
+  for (const DType w_dtype : {DType::f8_e4m3, DType::f4_e2m1}) {
+    for (const DType x_dtype : {DType::bf16, DType::f8_e4m3}) {
+      Stored w = weight(w_dtype, 128, 96, 8);
+      uint32_t i = 0;
+      for (auto& scale : w.scales.bytes) {
+        // A first panel with usual scales, others with some far from 1.
+        const uint32_t random = philox(3, {i, 0, 0, 3})[0];
+        if (i++ >= w.scales.bytes.size() / 4 && random % 5 == 0) scale = uint8_t(random % 2 == 0 ? 127 - 80 : 127 + 80);
+      }
+      const Stored x = stored(x_dtype, 13, 96, 1, 7);
+      expect_the_same_bits(ops, x, w);
+      const Tensor got = run(ops, queue, x, w, DType::f32), want = run(definition(), queue, x, w, DType::f32);
+      const Tensor size = run(definition(), queue, x.absolute(), w.absolute(), DType::f32);
+      for (int64_t r = 0; r < 13; ++r) {
+        for (int64_t n = 0; n < 128; ++n) {
+          ASSERT_NEAR(got.at(r, n), want.at(r, n), double(size.at(r, n)) * (96 + 3 + 2) * 0x1p-24) << r << ", " << n;
         }
       }
     }

@@ -94,7 +94,12 @@ struct Device {
 
 template <class Launch>
 void time(benchmark::State& state, Device& device, double bytes, double operations, const Launch& launch) {
-  for (int i = 0; i < 3; ++i) launch(i);
+  // A GPU that was idle takes a while to raise its clocks.
+  const auto warm = std::chrono::steady_clock::now() + std::chrono::milliseconds(150);
+  for (int i = 0; i < 3 || std::chrono::steady_clock::now() < warm; ++i) {
+    launch(i);
+    if (i % kLaunches == 0) device.queue->wait();
+  }
   device.queue->wait();
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
@@ -106,7 +111,7 @@ void time(benchmark::State& state, Device& device, double bytes, double operatio
   state.counters["TFLOP/s"] = benchmark::Counter(operations * 1e-12, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void settle(benchmark::internal::Benchmark* b) { b->UseManualTime()->Iterations(3)->Unit(benchmark::kMicrosecond); }
+void settle(benchmark::internal::Benchmark* b) { b->UseManualTime()->Iterations(5)->Unit(benchmark::kMicrosecond); }
 
 void Fp8Linear(benchmark::State& state) {
   Device device;

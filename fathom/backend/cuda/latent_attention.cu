@@ -35,11 +35,11 @@ __global__ void __launch_bounds__(32 * kHeads) attention_float_kernel(const __gr
       for (int c = lane; c < channels; c += 32) keys[k * stride + c] = decode(format, row, channels, c);
     }
     __syncthreads();
-    float dot = 0;
+    double dot = 0;
     if (lane < here) {
-      for (int c = 0; c < channels; ++c) dot = fmaf(queries[warp * channels + c], keys[lane * stride + c], dot);
+      for (int c = 0; c < channels; ++c) dot += double(queries[warp * channels + c]) * keys[lane * stride + c];
     }
-    const float logit = lane < here ? dot * op.scale : -INFINITY;
+    const float logit = lane < here ? float(dot * op.scale) : -INFINITY;
     const float next = fmaxf(best, warp_max(logit));
     const float shrink = expf(best - next), p = lane < here ? expf(logit - next) : 0.0f;
     best = next;

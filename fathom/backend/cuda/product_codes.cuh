@@ -283,7 +283,7 @@ void launch_codes_product(Call& call, const Product& p) {
   const bool grouped = p.begin != nullptr;
   const ProductTile tile = product_tile(grouped ? (p.rows + p.expert_count - 1) / p.expert_count : p.rows,
                                         p.n / p.groups, grouped ? p.expert_count : p.groups);
-  if (!tile.split) return launch_codes_tile<Type, 2, 4, 4, 4, 3, false>(call, p);
+  if (!tile.split) return launch_codes_tile<Type, 2, 8, 4, 2, 3, false>(call, p);
   switch (tile.n_tiles) {
     case 1: return launch_codes_tile<Type, 1, 1, 4, 1, 5, true>(call, p);
     case 2: return launch_codes_tile<Type, 1, 2, 4, 1, 4, true>(call, p);

@@ -1,5 +1,6 @@
-// Products in float with plain multiply-adds, each output one sum over K in rising order. For what the tensor cores
-// cannot take: f32 on either side (the golden modes), odd sizes, unaligned tensors. And Q8 rows widened to bf16.
+// Products with plain multiply-adds, each output one sum over K in rising order, in double as the definition has it (an
+// H200 has half as many of those units as of float). For what the tensor cores cannot take: f32 on either side (the
+// golden modes), odd sizes, unaligned tensors. And Q8 rows widened to bf16.
 #include <algorithm>
 
 #include "fathom/backend/cuda/device.cuh"
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(256) float_kernel(const __grid_constant__ Prod
   n_first += int64_t(blockIdx.x) * kTile;
   const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
   for (int64_t a_first = first + int64_t(blockIdx.y) * kTile; a_first < end; a_first += int64_t(gridDim.y) * kTile) {
-    float sum[2][2] = {};
+    double sum[2][2] = {};
     for (int64_t k = 0; k < p.k; k += kDepth) {
       __syncthreads();
       for (int i = threadIdx.x; i < kTile * kDepth; i += 256) {
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(256) float_kernel(const __grid_constant__ Prod
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
 #pragma unroll
-          for (int j = 0; j < 2; ++j) sum[i][j] = fmaf(xs[c][ty + 16 * i], ws[c][tx + 16 * j], sum[i][j]);
+          for (int j = 0; j < 2; ++j) sum[i][j] += double(xs[c][ty + 16 * i]) * double(ws[c][tx + 16 * j]);
         }
       }
     }
@@ -79,9 +80,9 @@ __global__ void __launch_bounds__(256) float_kernel(const __grid_constant__ Prod
         const int64_t a = a_first + ty + 16 * i, n = n_first + tx + 16 * j;
         if (a >= end || n >= n_end) continue;
         if (p.out_type == DType::bf16) {
-          reinterpret_cast<Bf16*>(p.out)[a * p.out_stride + n] = __float2bfloat16_rn(sum[i][j]);
+          reinterpret_cast<Bf16*>(p.out)[a * p.out_stride + n] = __double2bfloat16(sum[i][j]);
         } else {
-          reinterpret_cast<float*>(p.out)[a * p.out_stride + n] = sum[i][j];
+          reinterpret_cast<float*>(p.out)[a * p.out_stride + n] = float(sum[i][j]);
         }
       }
     }

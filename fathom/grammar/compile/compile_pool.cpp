@@ -1,6 +1,6 @@
 #include "fathom/grammar/compile/compile_pool.h"
 
-#include <atomic>
+#include <algorithm>
 #include <utility>
 
 namespace fathom::grammar {
@@ -28,6 +28,8 @@ std::string key_of(const Constraint& constraint) {
   return key;
 }
 
+std::string megabytes(int64_t bytes) { return std::to_string((bytes + 500'000) / 1'000'000) + " MB"; }
+
 }  // namespace
 
 struct CompilePool::Job {
@@ -44,7 +46,12 @@ struct CompilePool::Job {
 };
 
 CompilePool::CompilePool(Vocabulary vocabulary, CompilePoolOptions options)
-    : vocabulary_(std::move(vocabulary)), options_(options) {
+    : vocabulary_(std::move(vocabulary)),
+      options_([&] {
+        options.limits.bytes = std::min(options.limits.bytes, options.most_bytes);
+        return options;
+      }()),
+      held_bytes_(std::make_shared<std::atomic<int64_t>>(0)) {
   for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
@@ -89,6 +96,13 @@ CompilePool::Ticket CompilePool::submit(const Constraint& constraint) {
 std::optional<Result<CompiledGrammar>> CompilePool::poll(const Ticket& ticket) const {
   if (ticket->done.load(std::memory_order_acquire)) return *ticket->result;
   if (std::chrono::steady_clock::now() - ticket->submitted > options_.longest_wait) {
+    if (short_of_memory_.load(std::memory_order_relaxed)) {
+      return Error{ErrorCode::out_of_memory,
+                   "grammars of other answers hold " + megabytes(held_bytes_->load()) + " of " +
+                       megabytes(options_.most_bytes) + ", and in " + std::to_string(options_.longest_wait.count()) +
+                       " ms no room came for one more",
+                   "constraint", "try again later"};
+    }
     return Error{ErrorCode::failed,
                  "compiling the constraint takes longer than " + std::to_string(options_.longest_wait.count()) + " ms",
                  "constraint", "simplify it, or try again later"};
@@ -100,6 +114,7 @@ CompilePool::Counters CompilePool::counters() const {
   const std::lock_guard lock(mutex_);
   Counters out = counters_;
   out.waiting = int64_t(queue_.size());
+  out.held_bytes = held_bytes_->load();
   return out;
 }
 
@@ -109,26 +124,66 @@ void CompilePool::keep(const std::string& key, const CompiledGrammar& grammar) {
   cache_.push_front({key, grammar, bytes});
   cached_[key] = cache_.begin();
   counters_.cached_bytes += bytes;
-  while (counters_.cached_bytes > options_.cache_bytes) {
-    counters_.cached_bytes -= cache_.back().bytes;
-    ++counters_.evicted;
-    cached_.erase(cache_.back().key);
-    cache_.pop_back();
+  while (counters_.cached_bytes > options_.cache_bytes) evict(std::prev(cache_.end()));
+}
+
+void CompilePool::evict(std::list<Entry>::iterator entry) {
+  counters_.cached_bytes -= entry->bytes;
+  ++counters_.evicted;
+  cached_.erase(entry->key);
+  cache_.erase(entry);
+}
+
+// Room for a grammar whose size nobody knows before it is compiled.
+bool CompilePool::reserve() {
+  const int64_t wanted = options_.limits.bytes;
+  const auto fits = [&] { return held_bytes_->load() + reserved_bytes_ + wanted <= options_.most_bytes; };
+  // What answers use as well would be gone from the cache and still be there.
+  for (auto entry = cache_.end(); !fits() && entry != cache_.begin();) {
+    const auto last = std::prev(entry);
+    if (last->grammar.shared()) {
+      entry = last;
+    } else {
+      evict(last);
+    }
   }
+  if (!fits()) return false;
+  reserved_bytes_ += wanted;
+  return true;
+}
+
+// The same grammar, taken off the count when its last user lets go of it, in whatever thread and however late.
+CompiledGrammar CompilePool::counted(const CompiledGrammar& grammar) const {
+  *held_bytes_ += grammar.bytes();
+  return CompiledGrammar(std::shared_ptr<const CompiledGrammar::Parts>(
+      &grammar.parts(),
+      [inner = grammar, held = held_bytes_](const CompiledGrammar::Parts*) { *held -= inner.bytes(); }));
 }
 
 void CompilePool::work() {
+  // Whoever lets go of a grammar does not know the pool: while memory is short, its threads look again now and then.
+  constexpr std::chrono::milliseconds kLookAgain{10};
   std::unique_lock lock(mutex_);
   while (true) {
     ready_.wait(lock, [&] { return stop_ || !queue_.empty(); });
     if (stop_) return;
+    const bool room = reserve();
+    short_of_memory_.store(!room, std::memory_order_relaxed);
+    if (!room) {
+      ready_.wait_for(lock, kLookAgain, [&] { return stop_; });
+      continue;
+    }
     const Ticket job = queue_.front();
     queue_.pop_front();
     lock.unlock();
     Result<CompiledGrammar> outcome = compile(job->constraint, vocabulary_, options_.limits);
     lock.lock();
+    reserved_bytes_ -= options_.limits.bytes;
     ++(outcome.ok() ? counters_.compiled : counters_.failed);
-    if (outcome.ok()) keep(job->key, *outcome);
+    if (outcome.ok()) {
+      outcome = counted(*outcome);
+      keep(job->key, *outcome);
+    }
     open_.erase(job->key);
     job->finish(std::move(outcome));
   }

@@ -18,6 +18,8 @@ namespace fathom::grammar {
 class CompiledGrammar {
  public:
   int64_t bytes() const;
+  /// Whether another handle or matcher uses it at this moment.
+  bool shared() const { return parts_.use_count() > 1; }
 
   struct Parts;  // vocabulary_parts.h: only for this folder
   const Parts& parts() const { return *parts_; }
