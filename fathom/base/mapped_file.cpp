@@ -5,8 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
+#include <utility>
+#include <vector>
+
+#include "fathom/base/check.h"
 
 namespace fathom {
 namespace {
@@ -24,6 +29,7 @@ struct Descriptor {
   int fd = -1;
 
   explicit Descriptor(int opened) : fd(opened) {}
+  int release() { return std::exchange(fd, -1); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() {
@@ -31,11 +37,44 @@ struct Descriptor {
   }
 };
 
+size_t page_bytes() {
+  static const auto kPage = size_t(::sysconf(_SC_PAGESIZE));
+  return kPage;
+}
+
+// Returns when they are in memory and mapped.
+void populate_pages(uint8_t* begin, size_t bytes) {
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, Linux 5.14; the C library's headers may be older
+  int done = 0;
+  do done = ::madvise(begin, bytes, kPopulateRead);
+  while (done != 0 && errno == EINTR);
+  if (done == 0 || errno != EINVAL) return;  // not EINVAL: a page cannot be read, which is for the reader to find
+  for (size_t at = 0; at < bytes; at += page_bytes()) (void)*const_cast<volatile const uint8_t*>(begin + at);
+}
+
+// The pages that hold a part of a mapping, which begins at a page itself.
+struct PageRange {
+  uint8_t* begin = nullptr;
+  size_t bytes = 0;
+  int64_t offset = 0;  // in the file
+
+  PageRange(std::span<const uint8_t> whole, std::span<const uint8_t> part) {
+    const size_t page = page_bytes();
+    check(part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size(),
+          "advice is for a part of the mapping");
+    const auto from = size_t(part.data() - whole.data()) / page * page;
+    const size_t until = (size_t(part.data() - whole.data()) + part.size() + page - 1) / page * page;
+    begin = const_cast<uint8_t*>(whole.data()) + from;
+    bytes = part.empty() ? 0 : until - from;
+    offset = int64_t(from);
+  }
+};
+
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   // O_NONBLOCK: opening a pipe that nobody writes would wait for ever. Regular files do not care.
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) return system_error("cannot open the file", path);
   struct stat info = {};
   if (::fstat(file.fd, &info) != 0) return system_error("cannot read the file's size", path);
@@ -50,6 +89,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     if (data == MAP_FAILED) return system_error("cannot map the file", path);
     out.data_ = static_cast<const uint8_t*>(data);
   }
+  out.descriptor_ = file.release();
   return out;
 }
 
@@ -58,12 +98,56 @@ MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(descriptor_, other.descriptor_);
   std::swap(path_, other.path_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<uint8_t*>(data_), size_);
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void MappedFile::use_huge_pages(std::span<const uint8_t> part) const {
+  const PageRange pages(bytes(), part);
+  if (pages.bytes == 0) return;
+  (void)::madvise(pages.begin, pages.bytes, MADV_HUGEPAGE);
+  (void)::madvise(pages.begin, pages.bytes, MADV_RANDOM);
+}
+
+void MappedFile::populate(std::span<const uint8_t> part) const {
+  const PageRange all(bytes(), part);
+  for (size_t done = 0; done < all.bytes;) {
+    const int64_t at = all.offset + int64_t(done);
+    const size_t count = std::min(all.bytes - done, size_t(kHugePage - at % kHugePage));
+    uint8_t* begin = all.begin + done;
+    // Where there are huge pages the first page brings the others. Where there are none, they are asked for together:
+    // one by one each would be a request to the disk.
+    populate_pages(begin, std::min(count, page_bytes()));
+    const auto missing = [&] {
+      const std::span<const uint8_t> piece(begin, std::min(count, size_t(bytes().data() + size_ - begin)));
+      return cached_bytes(piece).value_or(0) < int64_t(piece.size());
+    };
+    if (missing()) (void)::madvise(begin, count, MADV_WILLNEED);
+    populate_pages(begin, count);
+    done += count;
+  }
+}
+
+void MappedFile::drop(std::span<const uint8_t> part, bool from_cache) const {
+  const PageRange pages(bytes(), part);
+  if (pages.bytes == 0) return;
+  (void)::madvise(pages.begin, pages.bytes, MADV_DONTNEED);  // of a shared mapping: forgets where, not what
+  if (from_cache) (void)::posix_fadvise(descriptor_, off_t(pages.offset), off_t(pages.bytes), POSIX_FADV_DONTNEED);
+}
+
+std::optional<int64_t> MappedFile::cached_bytes(std::span<const uint8_t> part) const {
+  const PageRange pages(bytes(), part);
+  if (pages.bytes == 0) return 0;
+  const size_t page = page_bytes();
+  std::vector<unsigned char> in((pages.bytes + page - 1) / page);
+  if (::mincore(pages.begin, pages.bytes, in.data()) != 0) return {};
+  return int64_t(page) * std::count_if(in.begin(), in.end(), [](unsigned char flags) { return flags & 1; });
 }
 
 Result<std::string> read_file(const std::string& path, int64_t limit_bytes) {

@@ -360,6 +360,14 @@ bool Checkpoint::is_aligned(const TensorInfo& tensor) const {
   return reinterpret_cast<uintptr_t>(bytes_of(tensor).data()) % element_bytes == 0;
 }
 
+const MappedFile* Checkpoint::file_of(std::span<const uint8_t> bytes) const {
+  for (const MappedFile& map : maps_) {
+    const auto whole = map.bytes();
+    if (bytes.data() >= whole.data() && bytes.data() + bytes.size() <= whole.data() + whole.size()) return &map;
+  }
+  return nullptr;
+}
+
 bool Checkpoint::has_file(std::string_view file) const {
   if (in_memory_) {
     return std::any_of(embedded_.begin(), embedded_.end(), [&](const EmbeddedFile& f) { return f.name == file; });

@@ -85,6 +85,8 @@ class Checkpoint {
   /// multiple of the element's size only when is_aligned() says so. Errors: not_found.
   Result<AnyView> tensor(std::string_view name) const;
   bool is_aligned(const TensorInfo& tensor) const;
+  /// The mapping that these bytes of a tensor lie in, valid as long as the checkpoint; null for files in memory.
+  const MappedFile* file_of(std::span<const uint8_t> bytes) const;
 
   /// Files beside the weights: tokenizer.json and the like.
   bool has_file(std::string_view file) const;
