@@ -300,4 +300,12 @@ std::string stats_text(const Usage& u, int64_t answers) {
   return out + "peak memory    " + size_text(peak_memory_bytes()) + "\n";
 }
 
+std::string stats_text(const StreamStatistics& s) {
+  std::string out = "experts        " + with_commas(s.uses) + " used, ";
+  if (s.uses > 0) out += fixed(100 * double(s.hits) / double(s.uses), 1) + " % of them in memory; ";
+  return out + size_text(s.loaded_bytes) + " brought, " + size_text(s.disk_bytes) + " of it by the disk; waited " +
+         duration_text(s.wait_seconds) + "; " + size_text(s.resident_bytes) + " of at most " +
+         size_text(s.limit_bytes) + " in memory\n";
+}
+
 }  // namespace fathom::cli

@@ -88,6 +88,8 @@ class Answering {
 /// position, peak memory of the process. Several lines. Of several answers (`answers` > 1) the times are the worst, and
 /// rates are left out: they ran side by side.
 std::string stats_text(const Usage& usage, int64_t answers = 1);
+/// The line of it for experts that are streamed.
+std::string stats_text(const StreamStatistics& stream);
 /// Adds up what several answers cost; the times are the longest.
 void add(Usage& total, const Usage& one);
 /// Most resident memory of this process so far.

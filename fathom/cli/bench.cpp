@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "fathom/base/mapped_file.h"
+#include "fathom/cli/answering.h"
 #include "fathom/cli/bench_codec.h"
 #include "fathom/cli/bench_engine.h"
 #include "fathom/cli/bench_kernels.h"
@@ -27,6 +28,7 @@ struct Settings {
   std::vector<std::string> words;
   std::vector<int64_t> lengths, batch, cached;
   int64_t repeat = 5, warmup = 1;
+  std::string tokens = "own";
   std::string out, compare, max_slowdown = "5%";
   bool sweep = false, per_operation = false;
   std::string api, policy = "default", tokenizer;  // codec
@@ -63,8 +65,8 @@ std::vector<StepCase> cases_of(const Settings& s, bool decode, int drafts) {
   for (int64_t length : lengths) {
     for (int64_t before : cached) {
       for (int64_t batch : batches) {
-        cases.push_back(
-            {decode, length, batch, before, drafts, replay_mode_of(s.engine.replay).value_or(ReplayMode::compact)});
+        cases.push_back({decode, length, batch, before, drafts, s.tokens == "random",
+                         replay_mode_of(s.engine.replay).value_or(ReplayMode::compact)});
       }
     }
   }
@@ -91,6 +93,7 @@ BenchRow row_of(const StepCase& c, const StepTimes& times, const StepBench& benc
   row.spread = (sorted.back() - sorted.front()) / middle;
   row.accepted_per_step = times.accepted_per_step;
   row.operations = times.operations;
+  row.stream = times.stream;
   return row;
 }
 
@@ -106,6 +109,10 @@ std::string command_of(const Settings& s, const Common& common) {
   list("batch", s.batch);
   list("cached", s.cached);
   if (s.per_operation) text += " --per-operation";
+  if (s.tokens != "own") text += " --tokens " + s.tokens;
+  if (s.engine.experts != "device") text += " --experts " + s.engine.experts;
+  if (s.engine.resident_limit) text += " --resident-limit " + std::to_string(s.engine.resident_limit->count);
+  if (s.engine.drop_behind) text += " --drop-behind";
   text += " --replay " + s.engine.replay + " --drafts " + s.engine.drafts + " --repeat " + std::to_string(s.repeat);
   if (!common.backend.empty()) text += " --backend " + common.backend;
   if (common.threads) text += " --threads " + std::to_string(*common.threads);
@@ -167,9 +174,10 @@ Result<void> write_results(const Settings& s, const std::vector<BenchRow>& rows)
 Result<int> run_codec(const Settings& s, const Common& common) {
   const auto most_slowdown = parse_share(s.max_slowdown);
   if (!most_slowdown) return usage("\"" + s.max_slowdown + "\" is no share", "--max-slowdown", "pass 5% or 0.05");
-  for (const auto& [given, name] : {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
-                                    std::pair(!s.cached.empty(), "--cached"), std::pair(s.sweep, "--sweep"),
-                                    std::pair(s.per_operation, "--per-operation")}) {
+  for (const auto& [given, name] :
+       {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
+        std::pair(!s.cached.empty(), "--cached"), std::pair(s.sweep, "--sweep"),
+        std::pair(s.per_operation, "--per-operation"), std::pair(s.tokens != "own", "--tokens")}) {
     if (given)
       return usage("the codec takes no steps", name, "use it with fathom bench prefill or fathom bench decode");
   }
@@ -183,7 +191,8 @@ Result<int> run_engine(const Settings& s, const Common& common) {
   for (const auto& [given, name] :
        {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
         std::pair(!s.cached.empty(), "--cached"), std::pair(s.per_operation, "--per-operation"),
-        std::pair(!s.api.empty(), "--api"), std::pair(!s.compare.empty(), "--compare")}) {
+        std::pair(s.tokens != "own", "--tokens"), std::pair(!s.api.empty(), "--api"),
+        std::pair(!s.compare.empty(), "--compare")}) {
     if (given) return usage("the engine takes requests, not cases", name, "say what comes with --trace or --arrivals");
   }
   EngineBenchSettings load = s.load;
@@ -196,7 +205,8 @@ Result<int> run_serve(const Settings& s, const Common& common) {
   for (const auto& [given, name] :
        {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
         std::pair(!s.cached.empty(), "--cached"), std::pair(s.per_operation, "--per-operation"),
-        std::pair(s.repeat != 5, "--repeat"), std::pair(s.warmup != 1, "--warmup")}) {
+        std::pair(s.tokens != "own", "--tokens"), std::pair(s.repeat != 5, "--repeat"),
+        std::pair(s.warmup != 1, "--warmup")}) {
     if (given) return usage("an endpoint takes requests, not cases", name, "say what comes with --rate or --trace");
   }
   const auto most_slowdown = parse_share(s.max_slowdown);
@@ -213,10 +223,11 @@ Result<int> run_serve(const Settings& s, const Common& common) {
 }
 
 Result<int> run_kernels(const Settings& s, const Common& common) {
-  for (const auto& [given, name] : {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
-                                    std::pair(!s.cached.empty(), "--cached"), std::pair(s.sweep, "--sweep"),
-                                    std::pair(s.per_operation, "--per-operation"), std::pair(!s.api.empty(), "--api"),
-                                    std::pair(!s.compare.empty(), "--compare")}) {
+  for (const auto& [given, name] :
+       {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
+        std::pair(!s.cached.empty(), "--cached"), std::pair(s.sweep, "--sweep"),
+        std::pair(s.per_operation, "--per-operation"), std::pair(s.tokens != "own", "--tokens"),
+        std::pair(!s.api.empty(), "--api"), std::pair(!s.compare.empty(), "--compare")}) {
     if (given) return usage("kernels are no steps of a model", name, "say what to time with --kernel and --rows");
   }
   KernelBenchSettings kernels = s.kernels;
@@ -244,7 +255,9 @@ Result<int> run_bench(const Settings& s, const Common& common) {
   if (s.engine.sequences) return usage("the cases say how many sequences run", "--sequences", "use --batch");
   if (s.words[0] == "codec") return run_codec(s, common);
   if (!s.api.empty()) return usage("steps of the model have no API", "--api", "use it with fathom bench codec");
+  if (auto right = check_stream_options(s.engine); !right) return right.error();
   const bool decode = s.words[0] == "decode";
+  if (!decode && s.tokens != "own") return usage("a prompt's tokens are random as it is", "--tokens", "leave it out");
   const auto most_slowdown = parse_share(s.max_slowdown);
   if (!most_slowdown) return usage("\"" + s.max_slowdown + "\" is no share", "--max-slowdown", "pass 5% or 0.05");
   if (s.sweep && s.out.empty()) return usage("--sweep needs a folder", "--sweep", "add --out DIR");
@@ -255,7 +268,9 @@ Result<int> run_bench(const Settings& s, const Common& common) {
   if (!model) return model.error();
   const ModelConfig& config = model->opened.config;
   const int block = config.num_nextn_predict_layers > 0 ? config.dspark_block_size : 0;
-  const int drafts = !decode ? 0 : s.engine.drafts == "auto" ? block : int(*parse_integer(s.engine.drafts));
+  const int drafts = !decode || s.tokens == "random" ? 0
+                     : s.engine.drafts == "auto"     ? block
+                                                     : int(*parse_integer(s.engine.drafts));
   if (drafts > block) {
     return usage(s.engine.drafts + " drafts a step", "--drafts", "this model proposes 0 to " + std::to_string(block));
   }
@@ -272,7 +287,7 @@ Result<int> run_bench(const Settings& s, const Common& common) {
   }
   const InterruptScope scope;
   auto bench = StepBench::open(*model, common, numerics_of(s.engine.numerics).value_or(kReferenceNumerics), context,
-                               sequences, s.engine.step_rows, s.per_operation);
+                               sequences, s.engine.step_rows, s.per_operation, stream_options(s.engine));
   if (!bench) return bench.error();
   if (s.engine.memory_limit && bench->cache_bytes() > s.engine.memory_limit->count) {
     return Error{ErrorCode::out_of_memory,
@@ -306,6 +321,7 @@ Result<int> run_bench(const Settings& s, const Common& common) {
                              " threads, numerics " + bench->numerics().name + ", median of " +
                              std::to_string(s.repeat) + "\n";
     std::string text = head + to_table(rows);
+    for (const BenchRow& row : rows) text += row.stream ? stats_text(*row.stream) : "";
     for (const BenchRow& row : rows) text += s.per_operation ? "\n" + to_operation_table(row) : "";
     if (auto printed = print(text); !printed) return printed.error();
   }
@@ -350,6 +366,13 @@ Command bench_command() {
                "an SVG plot in the folder --out",
        .group = what,
        .target = &s->sweep},
+      {.name = "tokens",
+       .value = "WHOSE",
+       .help = "decode: follow the model's own tokens, or random ones, for weights whose own repeat themselves",
+       .fallback = "own",
+       .group = what,
+       .target = &s->tokens,
+       .choices = {"own", "random"}},
       {.name = "per-operation",
        .help = "also where the time goes: calls, ms and share of each operation",
        .group = what,
@@ -413,9 +436,9 @@ Command bench_command() {
   for (Option& option : serve_bench_options(s->serve)) options.push_back(std::move(option));
   for (Option& option : kernel_bench_options(s->kernels)) options.push_back(std::move(option));
   // Of the engine's options those that steps know; the others belong to its loop.
-  const std::vector<std::string> used = {"context",         "memory-limit", "experts",         "engram",
-                                         "step-rows",       "replay",       "numerics",        "drafts",
-                                         "batch-invariant", "sequences",    "no-prefix-cache", "sampling"};
+  const std::vector<std::string> used = {
+      "context", "memory-limit", "experts", "engram",          "resident-limit", "drop-behind",     "step-rows",
+      "replay",  "numerics",     "drafts",  "batch-invariant", "sequences",      "no-prefix-cache", "sampling"};
   for (Option& option : engine_options(s->engine)) {
     if (option.name == "context") {
       option.help = "longest sequence that may be measured";

@@ -7,6 +7,7 @@
 #include "fathom/cli/option_value.h"
 #include "fathom/cli/plot.h"
 #include "fathom/cli/terminal.h"
+#include "fathom/engine/stream_series.h"
 
 namespace fathom::cli {
 namespace {
@@ -67,6 +68,7 @@ Json to_json(const BenchRow& r) {
   tree.set("machine", Json::of(r.machine));
   tree.set("commit", Json::of(r.commit));
   tree.set("command", Json::of(r.command));
+  if (r.stream) tree.set("expert_stream", to_json(*r.stream));
   if (r.operations.empty()) return tree;
   Json list = Json::array();
   for (const OperationTime& operation : r.operations) {
@@ -99,6 +101,7 @@ std::string to_csv(std::span<const BenchRow> rows) {
   std::vector<Json> trees;
   for (BenchRow row : rows) {
     row.operations.clear();  // no column holds a list
+    row.stream.reset();
     trees.push_back(to_json(row));
   }
   return csv_of(trees);

@@ -11,6 +11,7 @@
 #include "fathom/backend/timed_operations.h"
 #include "fathom/base/json.h"
 #include "fathom/base/result.h"
+#include "fathom/checkpoint/piece_stream.h"
 
 namespace fathom::cli {
 
@@ -26,10 +27,12 @@ struct BenchRow {
   double spread = 0;  // (slowest - fastest) / median
   double accepted_per_step = 0;
   std::string model, machine, commit, command;
+  std::optional<StreamStatistics> stream;  // of streamed experts, all measured repeats; only in JSON and in a line
   std::vector<OperationTime> operations;  // of --per-operation, a prompt or a step; only in JSON and in their own table
 };
 
-/// One flat object; the keys are stable. With --per-operation also `operations`, a list of {name, calls, ms, share}.
+/// One flat object; the keys are stable. With --per-operation also `operations`, a list of {name, calls, ms, share},
+/// and of streamed experts `expert_stream`, an object.
 Json to_json(const BenchRow& row);
 std::string to_csv(std::span<const BenchRow> rows);
 /// Flat objects with the same keys: a line of keys, and a line for each.

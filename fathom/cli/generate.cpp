@@ -15,6 +15,7 @@
 #include "fathom/cli/terminal.h"
 #include "fathom/cli/text_input.h"
 #include "fathom/engine/constraint_check.h"
+#include "fathom/engine/stream_series.h"
 #include "fathom/recipe/answerable.h"
 
 namespace fathom::cli {
@@ -246,7 +247,11 @@ Result<int> run_one(const GenerateSettings& s, const Common& common) {
         [&](int64_t index, Answer answer) {
           add(usage, answer.usage);
           if (streams) stream.end();
-          if (common.json && !answer.error) written = print(to_string(to_json(answer, index, tokenizer)) + "\n");
+          if (common.json && !answer.error) {
+            Json tree = to_json(answer, index, tokenizer);
+            if (const auto stream = engine->stream_statistics()) tree.set("expert_stream", to_json(*stream));
+            written = print(to_string(tree) + "\n");
+          }
           answers[size_t(index)] = std::move(answer);
         });
   }
@@ -277,7 +282,10 @@ Result<int> run_one(const GenerateSettings& s, const Common& common) {
     if (!answer.logprobs.empty()) out += "\nanswer\n" + logprob_table(answer.logprobs, tokenizer);
     if (auto printed = print(out); !printed) return printed.error();
   }
-  if (s.stats) print_note(stats_text(usage, s.answers));
+  if (s.stats) {
+    print_note(stats_text(usage, s.answers));
+    if (const auto stream = engine->stream_statistics()) print_note(stats_text(*stream));
+  }
   return kDone;
 }
 

@@ -280,6 +280,7 @@ Result<int> run_batch(const GenerateSettings& s, const Common& common) {
   if (s.stats) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     print_note(stats_text(usage, std::max<int64_t>(done - already, 2)));
+    if (const auto stream = engine->stream_statistics()) print_note(stats_text(*stream));
     print_note("all            " + with_commas(done - already) + " lines in " + duration_text(seconds) + ", " +
                brief(double(tokens) / std::max(seconds, 1e-9)) + " tokens/s together\n");
   }

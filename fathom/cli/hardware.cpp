@@ -66,8 +66,8 @@ double measured_bandwidth(int threads) {
 Result<Hardware> parse_hardware(std::string_view toml, const std::string& where) {
   const auto tree = parse_toml(toml, where);
   if (!tree) return tree.error();
-  const std::vector<std::string> known = {"name",       "kind", "memory",   "bandwidth", "flops_fp8",
-                                          "flops_bf16", "link", "measured", "devices"};
+  const std::vector<std::string> known = {"name",       "kind", "memory", "bandwidth", "flops_fp8",
+                                          "flops_bf16", "link", "disk",   "measured",  "devices"};
   Hardware hardware;
   for (const auto& [key, value] : tree->fields) {
     if (!std::count(known.begin(), known.end(), key)) {
@@ -95,6 +95,7 @@ Result<Hardware> parse_hardware(std::string_view toml, const std::string& where)
     if (key == "flops_fp8") hardware.flops_fp8 = *amount;
     if (key == "flops_bf16") hardware.flops_bf16 = *amount;
     if (key == "link") hardware.link_bytes_per_second = *amount;
+    if (key == "disk") hardware.disk_bytes_per_second = *amount;
     if (key == "devices") hardware.devices = std::max(1, int(*amount));
   }
   for (const auto& [key, amount] : {std::pair<const char*, double>{"memory", double(hardware.memory_bytes)},

@@ -121,12 +121,22 @@ std::vector<Option> engine_options(EngineSettings& s) {
        .target = &s.memory_limit},
       {.name = "experts",
        .value = "PLACE",
-       .help = "where expert weights live",
+       .help = "where expert weights live: disk = read as they are chosen",
        .fallback = "device",
        .group = memory,
        .target = &s.experts,
-       .choices = {"device"},
-       .later = {"ram", "disk"}},
+       .choices = {"device", "disk"},
+       .later = {"ram"}},
+      {.name = "resident-limit",
+       .value = "SIZE",
+       .help = "--experts disk: most memory that they may take, e.g. 8GiB",
+       .fallback = "half of what is free, less other weights",
+       .group = memory,
+       .target = &s.resident_limit},
+      {.name = "drop-behind",
+       .help = "--experts disk: what leaves also leaves the page cache",
+       .group = memory,
+       .target = &s.drop_behind},
       {.name = "engram",
        .value = "PLACE",
        .help = "where Engram tables live: disk = mapped file",
@@ -193,9 +203,26 @@ std::vector<Option> engine_options(EngineSettings& s) {
   return options;
 }
 
+Result<void> check_stream_options(const EngineSettings& s) {
+  for (const auto& [given, name] :
+       {std::pair(s.resident_limit.has_value(), "--resident-limit"), std::pair(s.drop_behind, "--drop-behind")}) {
+    if (given && s.experts != "disk") {
+      return Error{ErrorCode::usage, "only experts on disk are brought and dropped", name, "add --experts disk"};
+    }
+  }
+  return {};
+}
+
+std::optional<StreamOptions> stream_options(const EngineSettings& s) {
+  if (s.experts != "disk") return {};
+  // 0 stands for a limit that nobody named; one byte is refused as any other that is too small.
+  return StreamOptions{s.resident_limit ? std::max<int64_t>(s.resident_limit->count, 1) : 0, s.drop_behind};
+}
+
 EngineOptions to_engine_options(const EngineSettings& s, const Common& common) {
   EngineOptions options;
   options.backend = common.backend;
+  options.stream_experts = stream_options(s);
   options.threads = int(common.threads.value_or(0));
   options.numerics = numerics_of(s.numerics).value_or(kReferenceNumerics);
   options.context = s.context.value_or(0);
@@ -223,6 +250,7 @@ Result<Engine> open_engine(const LoadedModel& model, const EngineSettings& setti
     return Error{ErrorCode::not_found, "no tokenizer.json", model.name,
                  "copy it from the published checkpoint: Engram layers hash by its vocabulary"};
   }
+  if (auto right = check_stream_options(settings); !right) return right.error();
   EngineOptions options = to_engine_options(settings, common);
   const ModelConfig& config = model.opened.config;
   // A synthetic model may have fewer rows than its tokenizer has tokens: it says nothing that a constraint could hold.

@@ -44,7 +44,8 @@ struct EngineSettings {
   bool batch_invariant = false;
   bool no_prefix_cache = false;
   std::string experts = "device", engram = "disk";
-  std::optional<Bytes> memory_limit;
+  std::optional<Bytes> memory_limit, resident_limit;
+  bool drop_behind = false;
   // Set by a server: what the engine tells of itself, besides events.
   Metrics* metrics = nullptr;
   Log* log = nullptr;
@@ -55,6 +56,10 @@ struct EngineSettings {
 };
 /// Bound to `settings`; with those that later issues bring, marked planned.
 std::vector<Option> engine_options(EngineSettings& settings);
+/// --experts disk and what belongs to it; nothing for other places.
+std::optional<StreamOptions> stream_options(const EngineSettings& settings);
+/// Errors: usage for an option of streaming without it.
+Result<void> check_stream_options(const EngineSettings& settings);
 EngineOptions to_engine_options(const EngineSettings& settings, const Common& common);
 
 /// Opens the engine and, at --log-level info, says what was opened. Errors: those of Engine::open.

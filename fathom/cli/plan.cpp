@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 
 #include "fathom/base/json.h"
 #include "fathom/base/mapped_file.h"
@@ -12,8 +13,11 @@
 #include "fathom/cli/model_config.h"
 #include "fathom/cli/option_value.h"
 #include "fathom/cli/program.h"
+#include "fathom/cli/stream_speed.h"
 #include "fathom/cli/terminal.h"
 #include "fathom/model/memory_plan.h"
+#include "fathom/model/moe/expert_stream.h"
+#include "fathom/model/stream_plan.h"
 #include "fathom/model/tensor_list.h"
 
 namespace fathom::cli {
@@ -32,6 +36,13 @@ struct Part {
   std::string where;
 };
 
+/// What is predicted instead of bounds when experts are streamed.
+struct StreamPlan {
+  StreamHardware hardware;
+  std::string from;  // "measured", "bound"
+  StreamPrediction prompt, one, all;
+};
+
 struct Plan {
   std::string model;
   Hardware hardware;
@@ -42,10 +53,12 @@ struct Plan {
   CacheDemand least;         // the same with one sequence
   int64_t sequences = 0;     // of all ranks
   Prediction first_token, step;
+  std::optional<StreamPlan> stream;  // experts are read from disk as they are chosen
   int64_t prompt = 0;
   bool weights_mapped = false;  // on a CPU weights may stay on disk and be read as needed
-  bool predictable = true;      // the machine says how fast its memory is, not how fast its disks are
+  bool predictable = true;      // expert weights lie in device memory, or on a disk whose speed is known
   int64_t model_context = 0;
+  int64_t resident_bytes = 0;  // of routed experts on disk, what stays in memory
 };
 
 /// Weights of one rank by group: routed experts are split, the rest is on every rank.
@@ -75,6 +88,57 @@ void add_weights(Plan& plan, const ModelConfig& config, const Settings& s) {
     plan.parts.push_back({name_of(group), size, where + (split ? ", 1 of " + std::to_string(ranks) + " parts" : "")});
     if (where == "device") plan.device_bytes += size;
   }
+}
+
+int64_t all_expert_bytes(const ModelConfig& config) {
+  return config.num_hidden_layers * int64_t(config.n_routed_experts) * expert_page_bytes(config);
+}
+
+/// Experts of a checkpoint folder, for a look at the disk; none for a model without files.
+Result<double> measured_disk(const std::string& model, const ModelConfig& config) {
+  if (model.empty() || is_synthetic(model)) return 0;
+  const auto checkpoint = Checkpoint::open(model);
+  if (!checkpoint) return checkpoint.error();
+  auto weights = bind_weights(*checkpoint, config, reference_backend().memory);
+  if (!weights) return weights.error();
+  return measure_piece_reads(expert_pieces(*checkpoint, *weights));
+}
+
+/// The machine's disk and products: measured on this one, bounds from a file. Nothing when its disk is not known.
+Result<std::optional<StreamPlan>> stream_plan(const Plan& plan, const ModelConfig& config, const Common& common) {
+  StreamPlan out;
+  out.hardware = stream_hardware(plan.hardware);
+  out.hardware.disk_bytes_per_second = plan.hardware.disk_bytes_per_second;
+  out.from = plan.hardware.bandwidth_from;
+  if (plan.weights_mapped) {
+    const auto disk = measured_disk(common.model, config);
+    if (!disk) return disk.error();
+    out.hardware.disk_bytes_per_second = *disk;
+    const int threads = int(common.threads.value_or(usable_cpus()));
+    if (auto measured = measure_products(common.backend, threads, out.hardware); !measured) return measured.error();
+    out.from = "measured";
+  }
+  if (out.hardware.disk_bytes_per_second <= 0) return std::optional<StreamPlan>();
+  return std::optional<StreamPlan>(std::move(out));
+}
+
+/// With experts on disk: what stays of them in memory takes its part, and time is simulated instead of bounded.
+Result<void> plan_streaming(Plan& plan, const ModelConfig& config, const Settings& s, const Common& common,
+                            int64_t kept) {
+  if (s.engine.experts != "disk") return {};
+  auto stream = stream_plan(plan, config, common);
+  if (!stream) return stream.error();
+  if (!*stream || plan.hardware.devices > 1) return {};
+  StreamHardware& h = (*stream)->hardware;
+  h.limit_bytes = plan.resident_bytes;
+  const int64_t cache = fit_cache(plan.demand).needed_bytes;
+  if (!s.engine.drop_behind) h.page_cache_bytes = std::max<int64_t>(0, plan.limit_bytes - plan.device_bytes - cache);
+  (*stream)->prompt = predict_streamed_prefill(config, h, plan.prompt, kept, s.engine.step_rows);
+  (*stream)->one = predict_streamed_decode(config, h, 1, plan.demand.context);
+  (*stream)->all = predict_streamed_decode(config, h, plan.sequences, plan.demand.context);
+  plan.stream = std::move(**stream);
+  plan.predictable = true;
+  return {};
 }
 
 Result<Plan> make_plan(const Settings& s, const Common& common) {
@@ -116,6 +180,19 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
   plan.parts.push_back({"activations of a step", activations, "device"});
   plan.limit_bytes = plan.hardware.memory_bytes;
   if (s.engine.memory_limit) plan.limit_bytes = std::min(plan.limit_bytes, s.engine.memory_limit->count);
+  if (s.engine.experts == "disk") {
+    const int64_t piece = expert_page_bytes(*config), experts = all_expert_bytes(*config);
+    plan.resident_bytes =
+        s.engine.resident_limit ? s.engine.resident_limit->count : plan.limit_bytes / 2 - always_read_bytes(*config);
+    if (plan.resident_bytes < 2 * piece) {
+      return Error{ErrorCode::out_of_memory,
+                   with_commas(std::max<int64_t>(plan.resident_bytes, 0)) +
+                       " bytes for routed experts, of which one takes " + with_commas(piece),
+                   "--resident-limit", "give at least two of them, " + with_commas(2 * piece) + " bytes"};
+    }
+    plan.parts.push_back({"routed experts in memory", std::min(plan.resident_bytes, experts), "device"});
+    plan.device_bytes += std::min(plan.resident_bytes, experts);
+  }
   // What drivers, libraries and fragmentation take, and what must stay free.
   const int64_t reserve = plan.limit_bytes / 50;
   plan.parts.push_back({"reserve, 2 %", reserve, "device"});
@@ -144,10 +221,30 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
   if (s.engine.replay == "halo") kept = std::min(halo_rows(shape), context);
   plan.first_token = predict_prefill(*config, plan.hardware, context, kept);
   plan.step = predict_decode(*config, plan.hardware, plan.sequences, context);
+  if (auto planned = plan_streaming(plan, *config, s, common, kept); !planned) return planned.error();
   return plan;
 }
 
 std::string prediction_note(const Prediction& p) { return "limited by " + p.limit + ", " + p.from; }
+
+std::string stream_text(const Plan& plan) {
+  using Side = Table::Side;
+  const StreamPlan& s = *plan.stream;
+  const auto why = [&](const StreamPrediction& p) {
+    return fixed(100 * p.hit_ratio, 0) + " % of experts in memory, " + size_text(int64_t(p.disk_bytes)) +
+           " from disk, waits " + fixed(100 * p.wait_seconds / p.seconds, 0) + " %, " + s.from;
+  };
+  Table speed({{"speed"}, {"", Side::right}, {"why"}});
+  speed.add({"first token of a prompt of " + with_commas(plan.prompt), duration_text(s.prompt.seconds), why(s.prompt)});
+  speed.add({"tokens/s for one user", brief(1 / s.one.seconds), why(s.one)});
+  speed.add(
+      {"tokens/s of all " + with_commas(plan.sequences), brief(double(plan.sequences) / s.all.seconds), why(s.all)});
+  return speed.text() + "Without drafts; gates choose uniformly. The disk reads " +
+         size_text(int64_t(s.hardware.disk_bytes_per_second)) + "/s, " +
+         (s.hardware.page_cache_bytes > 0
+              ? "the page cache may keep " + size_text(s.hardware.page_cache_bytes) + " more.\n"
+              : "the page cache keeps nothing.\n");
+}
 
 std::string text_of(const Plan& plan) {
   using Side = Table::Side;
@@ -170,8 +267,10 @@ std::string text_of(const Plan& plan) {
          with_commas(fit.largest_sequences) + " sequences of " + with_commas(plan.demand.context) + " tokens" +
          (ranks > 1 ? " a rank" : "") + "\n\n";
   if (!plan.predictable) {
-    return out + "Speed is not predicted: expert weights do not lie in the device's memory.\n";
+    return out + "Speed is not predicted: expert weights do not lie in the device's memory, and " +
+           (plan.hardware.devices > 1 ? "several devices share a disk.\n" : "how fast its disk reads is not known.\n");
   }
+  if (plan.stream) return out + stream_text(plan);
   Table speed({{"speed at best"}, {"", Side::right}, {"why"}});
   speed.add({"first token of a prompt of " + with_commas(plan.prompt), duration_text(plan.first_token.seconds),
              prediction_note(plan.first_token)});
@@ -211,6 +310,25 @@ Json json_of(const Plan& plan) {
     return entry;
   };
   if (!plan.predictable) return tree;
+  if (plan.stream) {
+    const auto streamed = [&](const StreamPrediction& p, double value, const char* name) {
+      Json entry = Json::object();
+      entry.set(name, Json::of(value));
+      entry.set("hit_ratio", Json::of(p.hit_ratio));
+      entry.set("disk_bytes", Json::of(p.disk_bytes));
+      entry.set("wait_seconds", Json::of(p.wait_seconds));
+      entry.set("from", Json::of(plan.stream->from));
+      return entry;
+    };
+    const StreamPlan& s = *plan.stream;
+    tree.set("disk_bytes_per_s", Json::of(s.hardware.disk_bytes_per_second));
+    tree.set("resident_limit_bytes", Json::of(s.hardware.limit_bytes));
+    tree.set("page_cache_bytes", Json::of(s.hardware.page_cache_bytes));
+    tree.set("first_token", streamed(s.prompt, s.prompt.seconds, "seconds"));
+    tree.set("one_user", streamed(s.one, 1 / s.one.seconds, "tokens_per_s"));
+    tree.set("all_users", streamed(s.all, double(plan.sequences) / s.all.seconds, "tokens_per_s"));
+    return tree;
+  }
   tree.set("first_token", prediction(plan.first_token, plan.first_token.seconds, "seconds"));
   tree.set("one_user", prediction(plan.step, 1 / plan.step.seconds, "tokens_per_s"));
   tree.set("all_users", prediction(plan.step, double(plan.sequences) / plan.step.seconds, "tokens_per_s"));
@@ -250,6 +368,7 @@ Result<int> run_plan(const Settings& s, const Common& common) {
     return Error{ErrorCode::usage, "--gpus and --hardware exclude each other", "--gpus", "pass one of them"};
   }
   if (s.list) return list_hardware(common.json);
+  if (auto right = check_stream_options(s.engine); !right) return right.error();
   const auto plan = make_plan(s, common);
   if (!plan) return plan.error();
   if (auto printed = print(common.json ? to_string(json_of(*plan)) + "\n" : text_of(*plan)); !printed) {

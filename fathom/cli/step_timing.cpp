@@ -7,6 +7,7 @@
 #include "fathom/cli/interrupt.h"
 #include "fathom/cli/terminal.h"
 #include "fathom/engine/batch_builder.h"
+#include "fathom/engine/stream_series.h"
 
 namespace fathom::cli {
 namespace {
@@ -59,15 +60,16 @@ struct StepBench::State {
     sequences.clear();
   }
 
+  int32_t random_token(int64_t sequence, int64_t position) const {
+    const uint32_t random = philox(0, {uint32_t(sequence), uint32_t(position), 0, 0})[0];
+    return int32_t(int64_t(random) % model->config().vocab_size);
+  }
+
   Result<void> make_sequences(const StepCase& c, int64_t prompt, int64_t most) {
     clear();
-    const int64_t vocabulary = model->config().vocab_size;
     for (int64_t s = 0; s < c.batch; ++s) {
       Stream sequence;
-      for (int64_t i = 0; i < prompt; ++i) {
-        const uint32_t random = philox(0, {uint32_t(s), uint32_t(i), 0, 0})[0];
-        sequence.ids.push_back(int32_t(int64_t(random) % vocabulary));
-      }
+      for (int64_t i = 0; i < prompt; ++i) sequence.ids.push_back(random_token(s, i));
       sequence.prompt_tokens = prompt;
       sequence.replay = plan_replay(model->replay_shape(), c.replay, prompt);
       sequences.push_back(std::move(sequence));
@@ -124,7 +126,7 @@ struct StepBench::State {
 
   /// One round: verifies the drafts of every sequence, appends what was accepted and one token more, drafts again.
   /// Returns the drafts that were accepted.
-  int64_t decode_step(int drafts) {
+  int64_t decode_step(int drafts, bool random) {
     StepPlan plan;
     for (size_t s = 0; s < sequences.size(); ++s) {
       const int count = 1 + int(sequences[s].proposed.size());
@@ -138,7 +140,8 @@ struct StepBench::State {
       const int count = plan.rows[s].count;
       int kept = 0;
       for (; kept < count; ++kept) {
-        const int32_t token = drawn[row + size_t(kept)];
+        const int32_t token =
+            random ? random_token(int64_t(s), int64_t(sequence.ids.size())) : drawn[row + size_t(kept)];
         sequence.ids.push_back(token);
         if (kept == count - 1 || sequence.proposed[size_t(kept)] != token) break;
       }
@@ -184,7 +187,8 @@ StepBench& StepBench::operator=(StepBench&&) noexcept = default;
 StepBench::~StepBench() = default;
 
 Result<StepBench> StepBench::open(const LoadedModel& loaded, const Common& common, const Numerics& numerics,
-                                  int64_t context, int64_t sequences, int64_t step_rows, bool per_operation) {
+                                  int64_t context, int64_t sequences, int64_t step_rows, bool per_operation,
+                                  const std::optional<StreamOptions>& stream) {
   if (const int64_t most = loaded.opened.config.max_position_embeddings; context > most) {
     return Error{ErrorCode::usage,
                  "context of " + with_commas(context) + " tokens exceeds the model's " + with_commas(most),
@@ -196,7 +200,7 @@ Result<StepBench> StepBench::open(const LoadedModel& loaded, const Common& commo
   state->backend = std::move(*backend);
   state->per_operation = per_operation;
   if (per_operation) state->backend.ops = timed_operations(state->backend.ops);
-  auto model = Model::load(loaded.opened.checkpoint, state->backend, {numerics, loaded.token_map});
+  auto model = Model::load(loaded.opened.checkpoint, state->backend, {numerics, loaded.token_map, stream});
   if (!model) return model.error();
   state->model.emplace(std::move(*model));
   auto queue = state->backend.open_queue(int(common.threads.value_or(usable_cpus())));
@@ -230,6 +234,7 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
     double seconds = 0;
     if (c.drafts > 0) state.propose(c.drafts);
     if (state.per_operation) take_operation_times();  // those of the preparation
+    const auto before = state.model->stream_statistics();
     if (!c.decode) {
       const auto begin = Clock::now();
       state.prefill(prompt);
@@ -237,7 +242,7 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
     } else {
       const auto begin = Clock::now();
       int64_t more = 0;
-      for (int64_t step = 0; step < c.length; ++step) more += state.decode_step(c.drafts);
+      for (int64_t step = 0; step < c.length; ++step) more += state.decode_step(c.drafts, c.random);
       seconds = since(begin);
       tokens += more;
       if (i >= warmup) {
@@ -246,6 +251,9 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
       }
     }
     if (i < warmup) continue;
+    if (before) {
+      times.stream = sum(times.stream.value_or(StreamStatistics{}), since(*before, *state.model->stream_statistics()));
+    }
     if (state.per_operation) operations.push_back(take_operation_times());
     whole.push_back(seconds);
     times.seconds.push_back(c.decode ? seconds / double(c.length) : seconds);

@@ -4,6 +4,7 @@
 // they are.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,11 @@ namespace fathom::cli {
 
 struct StepCase {
   bool decode = false;
-  int64_t length = 0;  // prefill: new prompt tokens of a sequence; decode: steps
-  int64_t batch = 1;   // sequences in one step
-  int64_t cached = 0;  // tokens of a sequence that are there before
-  int drafts = 0;      // verified a step and sequence
+  int64_t length = 0;   // prefill: new prompt tokens of a sequence; decode: steps
+  int64_t batch = 1;    // sequences in one step
+  int64_t cached = 0;   // tokens of a sequence that are there before
+  int drafts = 0;       // verified a step and sequence
+  bool random = false;  // decode: the next token is drawn at random, not the model's own; without drafts
   ReplayMode replay = ReplayMode::compact;
 };
 
@@ -30,6 +32,7 @@ struct StepTimes {
   // Of the operations that ran, the largest first: per prompt or step, medians over the repeats. Empty unless asked
   // for.
   std::vector<OperationTime> operations;
+  std::optional<StreamStatistics> stream;  // of all measured repeats; nothing unless experts are streamed
 };
 
 /// Owns model and cache; one thread.
@@ -39,7 +42,8 @@ class StepBench {
   /// `per_operation`: times every operation too, which costs a prompt or step about 20 us.
   /// Errors: those of open_backend, Model::load and CacheMemory::allocate; usage for a context beyond the model's.
   static Result<StepBench> open(const LoadedModel& model, const Common& common, const Numerics& numerics,
-                                int64_t context, int64_t sequences, int64_t step_rows, bool per_operation);
+                                int64_t context, int64_t sequences, int64_t step_rows, bool per_operation,
+                                const std::optional<StreamOptions>& stream = {});
   StepBench(StepBench&&) noexcept;
   StepBench& operator=(StepBench&&) noexcept;
   ~StepBench();

@@ -11,6 +11,7 @@
 #include "fathom/engine/measure_decode.h"
 #include "fathom/engine/replay_meter.h"
 #include "fathom/engine/step_loop.h"
+#include "fathom/engine/stream_series.h"
 #include "fathom/model/memory_plan.h"
 
 namespace fathom {
@@ -122,6 +123,7 @@ struct Engine::State {
   int64_t window_bytes = 0;           // of a snapshot; 0: none are taken
   std::vector<size_t> encoder_rings;  // page specs whose last entries a snapshot holds
   std::optional<EngineStatistics> statistics;
+  std::optional<StreamSeries> stream_series;
   std::optional<StepLog> step_log;
   std::optional<StepLoop> loop;
   std::optional<ReplayMeter> meter;
@@ -161,7 +163,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   auto backend = open_backend(options.backend);
   if (!backend) return backend.error();
   state->backend = std::move(*backend);
-  auto model = Model::load(checkpoint, state->backend, {options.numerics, token_map});
+  auto model = Model::load(checkpoint, state->backend, {options.numerics, token_map, options.stream_experts});
   if (!model) return model.error();
   state->model.emplace(std::move(*model));
   const ModelConfig& config = state->model->config();
@@ -173,7 +175,9 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   if (options.drafts < 0) options.drafts = block;
   if (options.threads == 0) options.threads = usable_cpus();
   CacheLayout layout = lay_out(state->model->page_specs());
-  auto plan = plan_cache(question_of(options, config, layout, available_memory_bytes()));
+  const auto stream = state->model->stream_statistics();
+  const int64_t available = available_memory_bytes() - (stream ? stream->limit_bytes : 0);
+  auto plan = plan_cache(question_of(options, config, layout, available));
   if (!plan) return plan.error();
   options.context = plan->context;
   if (options.most_blocks > 0) {
@@ -225,6 +229,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   }
   options.schedule_drafts = schedule;
   if (options.metrics != nullptr) loop.statistics = &state->statistics.emplace(*options.metrics, options.log);
+  if (options.metrics != nullptr) state->stream_series.emplace(*options.metrics);
   if (options.step_log) loop.step_log = &state->step_log.emplace();
   state->options = std::move(options);
   state->loop.emplace(loop, state->port(), state->backend.ops, *state->queue);
@@ -241,12 +246,16 @@ void Engine::cancel(RequestId request) { state_->loop->cancel(request); }
 std::span<const Event> Engine::step() {
   const std::span<Event> events = state_->loop->step();
   state_->meter->look_at(events);
+  if (state_->stream_series) {
+    if (const auto stream = stream_statistics()) state_->stream_series->show(*stream);
+  }
   return events;
 }
 bool Engine::idle() const { return state_->loop->idle(); }
 bool Engine::idle_work() { return state_->meter->measure_one(); }
 ReplayDivergence Engine::replay_divergence(ReplayCause cause) const { return state_->meter->quality().of(cause); }
 PrefixStatistics Engine::prefix_statistics() const { return state_->loop->prefix_statistics(); }
+std::optional<StreamStatistics> Engine::stream_statistics() const { return state_->model->stream_statistics(); }
 const EngineStatistics* Engine::statistics() const { return state_->statistics ? &*state_->statistics : nullptr; }
 Json Engine::state(const StateOptions& options) const { return state_->loop->state(options); }
 std::string Engine::steps_json(size_t most) const {

@@ -22,11 +22,13 @@ namespace fathom {
 struct EngineOptions {
   std::string backend;  // "": best present
   Numerics numerics = kReferenceNumerics;
-  int threads = 0;              // 0: all usable CPUs
-  int64_t context = 0;          // longest prompt + answer; 0: what fits, at most the model's
-  int sequences = 16;           // running at once
-  int64_t step_rows = 2048;     // prompt rows of a step beside the decode rows
-  bool separate_steps = false;  // prompt and decode rows do not share a step (spec/engine.md 3.3)
+  std::optional<StreamOptions> stream_experts = {};  // read from the checkpoint's files as gates choose them; a limit
+                                                     // of 0: what memory allows
+  int threads = 0;                                   // 0: all usable CPUs
+  int64_t context = 0;                               // longest prompt + answer; 0: what fits, at most the model's
+  int sequences = 16;                                // running at once
+  int64_t step_rows = 2048;                          // prompt rows of a step beside the decode rows
+  bool separate_steps = false;                       // prompt and decode rows do not share a step (spec/engine.md 3.3)
   ReplayMode replay = ReplayMode::compact;
   int drafts = -1;                                      // verified drafts a round; -1: the model's whole block
   Verification verification = Verification::rejection;  // of requests that do not say
@@ -82,6 +84,8 @@ class Engine {
   /// What bounded replay cost the answers that were scored so far.
   ReplayDivergence replay_divergence(ReplayCause cause) const;
   PrefixStatistics prefix_statistics() const;
+  /// Of streamed experts; nothing when they are not. Any thread.
+  std::optional<StreamStatistics> stream_statistics() const;
   /// Null without metrics. Its stalled() and the registry may be read from any thread.
   const EngineStatistics* statistics() const;
   /// What runs and waits, between two steps (docs: state_dump.h).

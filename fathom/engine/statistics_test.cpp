@@ -2,6 +2,7 @@
 #include "fathom/engine/statistics.h"
 #include "fathom/engine/loop_under_test.h"
 #include "fathom/engine/replay_meter.h"
+#include "fathom/engine/stream_series.h"
 
 #include <gtest/gtest.h>
 
@@ -341,6 +342,7 @@ TEST(EngineMetrics, AreTheOnesThatTheDocumentationExplains) {
   const EngineStatistics statistics(metrics, nullptr);
   Loop loop({});
   const ReplayMeter meter(loop.loop, ReplayMode::compact, {}, &metrics);
+  const StreamSeries stream(metrics);
   const auto text = read_file(std::string(FATHOM_SOURCE_DIR) + "/docs/metrics.md");
   ASSERT_TRUE(text.ok()) << to_string(text.error());
   std::map<std::string, std::pair<std::string, std::string>> documented;

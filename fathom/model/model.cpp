@@ -9,6 +9,7 @@
 #include "fathom/model/draft/draft.h"
 #include "fathom/model/engram/engram.h"
 #include "fathom/model/missing.h"
+#include "fathom/model/moe/expert_stream.h"
 #include "fathom/model/tensor_list.h"
 #include "fathom/model/weights.h"
 
@@ -21,6 +22,7 @@ struct Model::State {
   Numerics numerics;
   Operations ops;
   Weights weights;
+  std::unique_ptr<PieceStream> stream;  // null unless experts are streamed
   CacheMap map;
   std::vector<EngramHash> hashes;
   Buffer token_map_bytes;
@@ -36,7 +38,7 @@ struct Model::State {
 
   int backtrack() const { return config.num_nextn_predict_layers > 0 ? config.dspark_block_size + 1 : 1; }
   Step step(Queue& queue, const Trace* trace) {
-    return {queue, ops, scratch, kept, host, numerics, config, trace, memory};
+    return {queue, ops, scratch, kept, host, numerics, config, trace, memory, stream.get()};
   }
 };
 
@@ -49,6 +51,10 @@ const ModelConfig& Model::config() const { return state_->config; }
 const std::vector<LayerPlan>& Model::plan() const { return state_->shown; }
 const Numerics& Model::numerics() const { return state_->numerics; }
 const std::vector<PageSpec>& Model::page_specs() const { return state_->map.specs; }
+std::optional<StreamStatistics> Model::stream_statistics() const {
+  if (!state_->stream) return {};
+  return state_->stream->statistics();
+}
 
 ReplayShape Model::replay_shape() const {
   const ModelConfig& c = state_->config;
@@ -67,9 +73,18 @@ Result<Model> Model::load(const Checkpoint& checkpoint, const Backend& backend, 
     return first;
   }
   if (auto missing = missing_operations(backend); !missing.ok()) return missing.error();
+  if (options.stream_experts && !backend.memory.host_visible) {
+    return Error{ErrorCode::usage, "backend " + backend.name + " does not read mapped files", "--experts disk",
+                 "use --backend cpu, or --experts device"};
+  }
   auto weights = bind_weights(checkpoint, *config, backend.memory);
   if (!weights) return weights.error();
   auto state = std::make_unique<State>(backend.memory);
+  if (options.stream_experts) {
+    auto stream = open_expert_stream(checkpoint, *config, *options.stream_experts, *weights);
+    if (!stream) return stream.error();
+    state->stream = std::move(*stream);
+  }
   state->config = std::move(*config);
   state->plan = plan_layers(state->config);
   state->shown.assign(state->plan.begin(), state->plan.begin() + state->config.num_hidden_layers);
@@ -293,6 +308,8 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
     const SiteMixes mixes = site_mixes(step, w.attn_mix, pass.streams);
     spread(step, attention(step, context, w, l, plan, in, pass.shared), mixes, pass.streams);
     s.scratch.reset();
+    step.next_block = l == last ? nullptr : &s.weights.blocks[size_t(l) + 1];
+    step.next_rows = l + 1 == last ? batch.logit_rows.shape[0] : pass.running.rows.rows();
     expert_site(step, w, pass.streams, pass.image, c.num_experts_per_tok);
     s.scratch.reset();
     step.record(l, "streams", pass.streams.x);

@@ -4,12 +4,14 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "fathom/backend/backend.h"
 #include "fathom/cache/cache_memory.h"
 #include "fathom/checkpoint/checkpoint.h"
+#include "fathom/checkpoint/piece_stream.h"
 #include "fathom/model/batch.h"
 #include "fathom/model/config.h"
 #include "fathom/model/layer_plan.h"
@@ -22,6 +24,9 @@ struct ModelOptions {
   /// Compressed id of every token id (model.md 9.1), from tokenizer/compressed_vocabulary.h. Copied. Needed when the
   /// configuration has Engram layers.
   std::span<const int32_t> token_map;
+  /// Set: the routed experts stay in the checkpoint's files and are read as the gates choose them; at most so many of
+  /// their bytes stay mapped. The same results, bit for bit.
+  std::optional<StreamOptions> stream_experts = {};
 };
 
 /// Draft logits and what the confidence head reads; views into the model's scratch, valid until its next call.
@@ -39,7 +44,8 @@ class Model {
  public:
   /// Binds names to views and checks every shape (all problems in one error). Weights stay where the checkpoint maps
   /// them; small misaligned tensors are copied. Errors: bad_input (configuration, tensors), unsupported (the backend
-  /// lacks an operation), out_of_memory.
+  /// lacks an operation), out_of_memory (a limit below two experts), usage (nothing to stream from: files in memory, or
+  /// a backend that computes elsewhere).
   static Result<Model> load(const Checkpoint& checkpoint, const Backend& backend, ModelOptions options);
 
   Model(Model&&) noexcept;
@@ -52,6 +58,8 @@ class Model {
   ReplayShape replay_shape() const;
   /// In the order that forward() expects them in the cache's layout.
   const std::vector<PageSpec>& page_specs() const;
+  /// Of the routed experts; nothing unless they are streamed. Any thread.
+  std::optional<StreamStatistics> stream_statistics() const;
 
   /// Runs the batch and writes its rows into the caches: global entries of rows from store_from, windows, compressor
   /// states, and the draft stages' windows. Returns the logits [logit_rows, vocabulary], valid until the next call.

@@ -74,11 +74,6 @@ double index_flops(const ModelConfig& config, const PastRows& past) {
   return 2.0 * double(config.index_n_heads * config.index_head_dim) * past.scored;
 }
 
-int64_t expert_bytes(const ModelConfig& config) {
-  const int64_t weights = 3 * config.hidden_size * config.moe_intermediate_size;
-  return weights / 2 + weights / 32;
-}
-
 /// The larger of the times of arithmetic and memory, and of links where there are any.
 Prediction slowest(const Hardware& hardware, double compute, double memory, double links) {
   Prediction p{memory, "bandwidth", hardware.bandwidth_from};
@@ -127,6 +122,11 @@ double replay_flops(const ModelConfig& config, int64_t rows, int64_t tokens) {
   const PastRows past = past_rows(config, encoder_layers(config), config.num_hidden_layers, double(tokens));
   const double row = 2 * active.decoder + attention_flops(config, past) + index_flops(config, past);
   return double(std::min(rows, tokens)) * row + 2 * active.head;
+}
+
+int64_t expert_bytes(const ModelConfig& config) {
+  const int64_t weights = 3 * config.hidden_size * config.moe_intermediate_size;
+  return weights / 2 + weights / 32;
 }
 
 double distinct_experts(const ModelConfig& config, double rows) {

@@ -23,6 +23,8 @@ TokenFlops prefill_flops(const ModelConfig& config, int64_t tokens);
 /// All operations that the decoder half spends on the last `rows` rows of a prompt of `tokens`, with the head once.
 double replay_flops(const ModelConfig& config, int64_t rows, int64_t tokens);
 
+/// Of one routed expert, scales included: 18,800,640 for Flash.
+int64_t expert_bytes(const ModelConfig& config);
 /// Distinct experts of a layer that `rows` rows need when they choose uniformly.
 double distinct_experts(const ModelConfig& config, double rows);
 
@@ -44,6 +46,7 @@ struct Hardware {
   double flops_fp8 = 0;                                        // of a device, for FP8 and FP4 weights
   double flops_bf16 = 0;                                       // of a device, for attention and head
   double link_bytes_per_second = 0;                            // of a device, one way; 0: none
+  double disk_bytes_per_second = 0;                            // reading, of the machine; 0: not known
   std::string bandwidth_from = "bound", flops_from = "bound";  // measured, scaled or bound
 };
 

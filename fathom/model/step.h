@@ -5,10 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "fathom/checkpoint/piece_stream.h"
 #include "fathom/model/model.h"
 #include "fathom/model/scratch.h"
 
 namespace fathom {
+
+struct BlockWeights;
 
 struct Step {
   Queue& queue;
@@ -20,6 +23,10 @@ struct Step {
   const ModelConfig& config;
   const Trace* trace;
   const Memory& memory;
+  PieceStream* stream = nullptr;  // of routed experts; null: they are read where they lie
+  // The block whose experts come next, and how many rows will choose among them; null and 0 behind the last.
+  const BlockWeights* next_block = nullptr;
+  int64_t next_rows = 0;
 
   AnyViewMut activations(int64_t rows, int64_t cols) { return scratch.rows(numerics.activations, rows, cols); }
   bool traced() const { return trace && *trace; }

@@ -55,6 +55,7 @@ struct BlockWeights {
   AnyView gate;  // [experts, H] bf16
   View<const float, 1> gate_bias, gate_bias_image;
   std::vector<Matrix> w1, w2, w3;  // routed: gate, down, up
+  int32_t first_piece = 0;         // of the routed experts in a stream (moe/expert_stream.h)
   Matrix shared_w1, shared_w2, shared_w3;
 };
 

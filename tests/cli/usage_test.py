@@ -66,7 +66,7 @@ class Mistakes(ProgramTest):
             with self.subTest(words[0]):
                 name = words[0].split("=")[0]
                 self.fails(2, "generate", "x", *words, mentions=[name, "does not have", "yet"], within=1)
-        self.fails(2, "generate", "x", "--experts", "disk", mentions=["--experts", "yet"])
+        self.fails(2, "generate", "x", "--experts", "ram", mentions=["--experts", "yet"])
 
     def test_values_are_checked(self):
         for name, value in (("--temperature", "hot"), ("--top-p", "1.5"), ("--max-tokens", "0"), ("--threads", "0"),

@@ -1,5 +1,7 @@
 #include "fathom/model/moe/experts.h"
 
+#include <cmath>
+
 namespace fathom {
 namespace {
 
@@ -38,23 +40,75 @@ GroupByExpert route(Step& step, const BlockWeights& w, AnyView u, View<const uin
   return groups;
 }
 
+// The experts that some row chose, as pieces of the stream.
+void want(Step& step, const BlockWeights& w, const GroupByExpert& groups) {
+  const auto pieces = step.host.vector<int32_t>(w.gate.rows);
+  size_t count = 0;
+  for (int64_t e = 0; e < w.gate.rows; ++e) {
+    if (groups.begin[e] < groups.begin[e + 1]) pieces.data[count++] = w.first_piece + int32_t(e);
+  }
+  step.stream->want({pieces.data, count});
+}
+
+// Long prompts use nearly every expert of the next block whatever its gate says: the disk begins before that is known,
+// and reads while attention computes.
+void expect_next(Step& step, int per_token) {
+  if (step.next_block == nullptr) return;
+  const int64_t experts = step.next_block->gate.rows;
+  const double missed = std::pow(1 - double(per_token) / double(experts), double(step.next_rows));
+  if (missed > 0.1) return;
+  const auto pieces = step.host.vector<int32_t>(experts);
+  for (int64_t e = 0; e < experts; ++e) pieces[e] = step.next_block->first_piece + int32_t(e);
+  step.stream->expect({pieces.data, size_t(experts)});
+}
+
+// Expert by expert in the order in which they come from the disk. A row's bits do not depend on what is computed beside
+// it (ops.h), so they are those of the grouped products.
+AnyViewMut streamed(Step& step, const BlockWeights& w, const Matrix& x, const GroupByExpert& groups) {
+  const int64_t chosen = groups.row.shape[0];
+  const AnyViewMut gate = step.activations(chosen, w.w1[0].rows()), up = step.activations(chosen, w.w3[0].rows());
+  const AnyViewMut out = step.activations(chosen, w.w2[0].rows());
+  const auto begin = step.host.vector<int32_t>(2);
+  for (int32_t piece = step.stream->next(); piece >= 0; piece = step.stream->next()) {
+    const auto e = size_t(piece - w.first_piece);
+    const int64_t first = groups.begin[int64_t(e)], count = groups.begin[int64_t(e) + 1] - first;
+    begin[0] = 0;
+    begin[1] = int32_t(count);
+    const View<const int32_t, 1> x_row(groups.row.data + first, {count});
+    const AnyViewMut inner = gate.slice(first, count);
+    step.ops.grouped_linear(step.queue, {x, x_row, begin, {&w.w1[e], 1}, inner});
+    step.ops.grouped_linear(step.queue, {x, x_row, begin, {&w.w3[e], 1}, up.slice(first, count)});
+    swiglu(step, inner, up.slice(first, count), View<const float, 1>(groups.weight.data + first, {count}));
+    step.ops.grouped_linear(step.queue,
+                            {rounded_input(step, inner), {}, begin, {&w.w2[e], 1}, out.slice(first, count)});
+    step.stream->release(piece);
+  }
+  return out;
+}
+
+AnyViewMut routed(Step& step, const BlockWeights& w, const Matrix& x, const GroupByExpert& groups) {
+  const AnyViewMut gate = grouped(step, x, groups.row, groups, w.w1);
+  const AnyViewMut up = grouped(step, x, groups.row, groups, w.w3);
+  const AnyViewMut inner = swiglu(step, gate, up, groups.weight);
+  return grouped(step, rounded_input(step, inner), {}, groups, w.w2);
+}
+
 }  // namespace
 
 AnyViewMut experts(Step& step, const BlockWeights& w, AnyView u, View<const uint8_t, 1> image, int per_token) {
   const GroupByExpert groups = route(step, w, u, image, per_token);
+  if (step.stream) want(step, w, groups);
   const DType a = step.numerics.activations;
   const Matrix x = rounded_input(step, u);  // once, for all experts and the shared one
 
-  const AnyViewMut gate = grouped(step, x, groups.row, groups, w.w1);
-  const AnyViewMut up = grouped(step, x, groups.row, groups, w.w3);
-  const AnyViewMut inner = swiglu(step, gate, up, groups.weight);
-  const AnyViewMut routed = grouped(step, rounded_input(step, inner), {}, groups, w.w2);
-
+  // The shared expert first: nothing has to be read for it.
   const AnyViewMut shared_inner = swiglu(step, linear(step, x, w.shared_w1, a), linear(step, x, w.shared_w3, a), {});
   const AnyViewMut shared = linear(step, rounded_input(step, shared_inner), w.shared_w2, a);
+  const AnyViewMut chosen = step.stream ? streamed(step, w, x, groups) : routed(step, w, x, groups);
+  if (step.stream) expect_next(step, per_token);
 
   const AnyViewMut out = step.activations(u.rows, u.cols);
-  step.ops.combine(step.queue, {routed, groups.place, shared, out});
+  step.ops.combine(step.queue, {chosen, groups.place, shared, out});
   return out;
 }
 

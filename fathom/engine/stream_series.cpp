@@ -1,0 +1,73 @@
+#include "fathom/engine/stream_series.h"
+
+namespace fathom {
+
+StreamSeries::StreamSeries(Metrics& m) {
+  const auto uses = [&](const char* found) {
+    return &m.counter("fathom_engine_expert_uses_total",
+                      "Streamed experts that a step used, by whether they were there.", {{"found", found}});
+  };
+  hits_ = uses("resident"), misses_ = uses("read");
+  const auto bytes = [&](const char* from) {
+    return &m.counter("fathom_engine_expert_bytes_total",
+                      "Bytes of streamed experts that were mapped, by their source.", {{"from", from}});
+  };
+  disk_bytes_ = bytes("disk"), cache_bytes_ = bytes("page_cache");
+  evictions_ = &m.counter("fathom_engine_expert_evictions_total", "Streamed experts that left for others.");
+  waits_ = &m.counter("fathom_engine_expert_waits_total", "Times that a step waited for an expert.");
+  wait_seconds_ = &m.counter("fathom_engine_expert_wait_seconds_total", "Time that steps waited for experts.");
+  resident_bytes_ = &m.gauge("fathom_engine_expert_resident_bytes", "Streamed experts that are in memory.");
+  limit_bytes_ = &m.gauge("fathom_engine_expert_limit_bytes", "Most that may be; 0: experts are not streamed.");
+}
+
+void StreamSeries::show(const StreamStatistics& now) {
+  const StreamStatistics more = since(shown_, now);
+  hits_->add(more.hits);
+  misses_->add(more.uses - more.hits);
+  disk_bytes_->add(more.disk_bytes);
+  cache_bytes_->add(more.loaded_bytes - more.disk_bytes);
+  evictions_->add(more.evictions);
+  waits_->add(more.waits);
+  wait_seconds_->add(more.wait_seconds);
+  resident_bytes_->set(now.resident_bytes);
+  limit_bytes_->set(now.limit_bytes);
+  shown_ = now;
+}
+
+StreamStatistics since(const StreamStatistics& before, StreamStatistics now) {
+  now.uses -= before.uses;
+  now.hits -= before.hits;
+  now.loaded_bytes -= before.loaded_bytes;
+  now.disk_bytes -= before.disk_bytes;
+  now.evictions -= before.evictions;
+  now.waits -= before.waits;
+  now.wait_seconds -= before.wait_seconds;
+  return now;
+}
+
+StreamStatistics sum(const StreamStatistics& counts, StreamStatistics more) {
+  more.uses += counts.uses;
+  more.hits += counts.hits;
+  more.loaded_bytes += counts.loaded_bytes;
+  more.disk_bytes += counts.disk_bytes;
+  more.evictions += counts.evictions;
+  more.waits += counts.waits;
+  more.wait_seconds += counts.wait_seconds;
+  return more;
+}
+
+Json to_json(const StreamStatistics& s) {
+  Json tree = Json::object();
+  tree.set("uses", Json::of(s.uses));
+  tree.set("hits", Json::of(s.hits));
+  tree.set("loaded_bytes", Json::of(s.loaded_bytes));
+  tree.set("disk_bytes", Json::of(s.disk_bytes));
+  tree.set("evictions", Json::of(s.evictions));
+  tree.set("waits", Json::of(s.waits));
+  tree.set("wait_seconds", Json::of(s.wait_seconds));
+  tree.set("resident_bytes", Json::of(s.resident_bytes));
+  tree.set("limit_bytes", Json::of(s.limit_bytes));
+  return tree;
+}
+
+}  // namespace fathom

@@ -1,0 +1,160 @@
+// A checkpoint on disk, run with all experts mapped and run with few of them resident: the same bits.
+#include "fathom/model/moe/expert_stream.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "fathom/base/philox.h"
+#include "fathom/model/make_checkpoint.h"
+#include "fathom/model/presets.h"
+#include "fathom/model/single_sequence.h"
+
+namespace fathom {
+namespace {
+
+// The golden configuration with experts of 209 KB, so that a resident one is many pages.
+ModelConfig wide_experts() {
+  ModelConfig config = *preset_config("tiny");
+  config.moe_intermediate_size = 1024;
+  return config;
+}
+
+class ExpertStream : public testing::Test {
+ protected:
+  ExpertStream() : backend_(*open_backend("cpu")), queue_(std::move(*backend_.open_queue(2))) {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = testing::TempDir() + "fathom_stream_" + info->name() + "_" + std::to_string(::getpid());
+    std::filesystem::remove_all(folder_);
+  }
+  ~ExpertStream() override { std::filesystem::remove_all(folder_); }
+
+  void make(const ModelConfig& config) {
+    config_ = config;
+    ThreadPool pool(2);
+    const auto made = make_checkpoint(folder_, config, {.seed = 3}, pool);
+    ASSERT_TRUE(made.ok()) << to_string(made.error());
+    for (int64_t id = 0; id < config.vocab_size; ++id) {
+      token_map_.push_back(int32_t(id % config.engram_compressed_vocab_size));
+    }
+  }
+
+  // Logits of a prompt in pieces of `chunk`, of tokens after it, and of drafts.
+  std::vector<float> run(Model& model, int64_t tokens, int64_t chunk) {
+    auto sequence = std::move(*SingleSequence::open(model, *queue_, backend_.memory, tokens + 16));
+    sequence.begin(ReplayMode::off, tokens);
+    std::vector<float> out;
+    const auto keep = [&](View<const float, 2> logits) {
+      out.insert(out.end(), logits.data, logits.data + logits.size());
+    };
+    std::vector<int32_t> ids;
+    for (uint32_t i = 0; i < uint32_t(tokens) + 8; ++i) {
+      ids.push_back(int32_t(5 + philox(9, {i, 0, 0, 0})[0] % 300));
+    }
+    for (int64_t at = 0; at < tokens; at += chunk) {
+      const int64_t last = std::min(at + chunk, tokens) - 1;
+      keep(sequence.feed(std::span(ids).subspan(size_t(at), size_t(last + 1 - at)), std::vector<int64_t>{last}));
+    }
+    for (int64_t at = tokens; at < tokens + 8; ++at) {
+      keep(sequence.feed(std::span(ids).subspan(size_t(at), 1), std::vector<int64_t>{at}));
+      keep(sequence.draft(7).logits);
+    }
+    return out;
+  }
+
+  Model load(std::optional<StreamOptions> stream) {
+    checkpoint_.emplace(std::move(*Checkpoint::open(folder_)));
+    auto model = Model::load(*checkpoint_, backend_, {kReferenceNumerics, token_map_, stream});
+    EXPECT_TRUE(model.ok()) << to_string(model.error());
+    return std::move(*model);
+  }
+
+  // Resident pages of the mapped shards.
+  int64_t mapped_bytes() const {
+    std::ifstream maps("/proc/self/smaps");
+    int64_t bytes = 0;
+    bool ours = false;
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find(" r--s ") != std::string::npos || line.find("-p ") != std::string::npos) {
+        ours = line.find(folder_) != std::string::npos && line.ends_with(".safetensors");
+      }
+      if (ours && line.starts_with("Rss:")) bytes += 1024 * std::stoll(line.substr(4));
+    }
+    return bytes;
+  }
+
+  Backend backend_;
+  std::unique_ptr<Queue> queue_;
+  std::string folder_;
+  ModelConfig config_;
+  std::vector<int32_t> token_map_;
+  std::optional<Checkpoint> checkpoint_;
+};
+
+TEST_F(ExpertStream, GivesTheSameBitsWithAnyLimitAndKeepsIt) {
+  make(wide_experts());
+  std::vector<float> whole;
+  {
+    Model model = load({});
+    whole = run(model, 60, 25);
+    EXPECT_FALSE(model.stream_statistics().has_value());
+  }
+  constexpr int64_t kExpert = 208'896 + 8192;  // 3 x 128 x 1024 weights, and pages cut at both ends
+  for (const int64_t experts : {2, 3, 10, 1000}) {
+    for (const bool drop : {false, true}) {
+      Model model = load(StreamOptions{experts * kExpert, drop});
+      const std::vector<float> streamed = run(model, 60, 25);
+      ASSERT_EQ(streamed.size(), whole.size());
+      EXPECT_EQ(std::memcmp(streamed.data(), whole.data(), whole.size() * sizeof(float)), 0) << experts;
+      const auto counts = model.stream_statistics();
+      ASSERT_TRUE(counts.has_value());
+      EXPECT_GT(counts->uses, 100);
+      EXPECT_LE(counts->resident_bytes, counts->limit_bytes);
+      EXPECT_EQ(counts->evictions > 0, experts < 1000);
+    }
+  }
+}
+
+TEST_F(ExpertStream, RefusesALimitBelowTwoExpertsAndWeightsInMemory) {
+  make(wide_experts());
+  checkpoint_.emplace(std::move(*Checkpoint::open(folder_)));
+  const auto small =
+      Model::load(*checkpoint_, backend_, {kReferenceNumerics, token_map_, StreamOptions{300'000, false}});
+  ASSERT_FALSE(small.ok());
+  EXPECT_EQ(small.error().code, ErrorCode::out_of_memory);
+  EXPECT_EQ(small.error().where, "--resident-limit");
+  ThreadPool pool(1);
+  const auto memory = make_checkpoint_in_memory(config_, {}, int64_t(1) << 30, pool);
+  ASSERT_TRUE(memory.ok());
+  const auto embedded = std::move(*Checkpoint::open(memory->files()));
+  const auto model = Model::load(embedded, backend_, {kReferenceNumerics, token_map_, StreamOptions{1 << 30, false}});
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.error().code, ErrorCode::usage);
+}
+
+// Real widths take 5 GB and minutes: FATHOM_LONG=1.
+TEST_F(ExpertStream, ASliceOfFlashGivesTheSameBits) {
+  if (std::getenv("FATHOM_LONG") == nullptr) GTEST_SKIP() << "writes 5 GB: set FATHOM_LONG=1";
+  make(*preset_config("flash-slice", {.encoder_layers = 2, .decoder_layers = 2, .experts = 8, .engram_vocab = 1000}));
+  std::vector<float> whole;
+  {
+    Model model = load({});
+    whole = run(model, 40, 32);
+  }
+  Model model = load(StreamOptions{10 * int64_t(21) << 20, true});
+  const std::vector<float> streamed = run(model, 40, 32);
+  ASSERT_EQ(streamed.size(), whole.size());
+  EXPECT_EQ(std::memcmp(streamed.data(), whole.data(), whole.size() * sizeof(float)), 0);
+  EXPECT_GT(model.stream_statistics()->evictions, 0);
+  // Beside the experts that are kept: the other weights of the shards, of which steps read nearly all.
+  EXPECT_LE(mapped_bytes(), model.stream_statistics()->limit_bytes + always_read_bytes(config_) + (int64_t(64) << 20));
+  for (const float value : whole) ASSERT_TRUE(std::isfinite(value));
+}
+
+}  // namespace
+}  // namespace fathom
