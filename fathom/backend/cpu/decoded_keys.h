@@ -1,7 +1,8 @@
 // fathom/backend/cpu/decoded_keys.h
-// Cached rows as floats, kept while neighbouring rows of one sequence need them: they share almost all of their window
+// Cached rows as numbers, kept while neighbouring rows of one sequence need them: they share almost all of their window
 // and most of their entries, so each is decoded once. What is kept does not change a value, only who decodes it.
 #pragma once
+#include <type_traits>
 #include <vector>
 
 #include "fathom/backend/cpu/key_tile.h"
@@ -9,35 +10,41 @@
 
 namespace fathom::cpu {
 
-/// Of one thread. Two kinds of keys: 0 window positions, 1 entries.
+/// Of one thread, in the type of a key that the tiles read. Two kinds of keys: 0 window positions, 1 entries.
+template <class Tiles>
 class DecodedKeys {
  public:
+  using Key = typename Tiles::Key;
+
   /// Starts anew, for `rows` rows of one sequence of which none needs more than `most` keys at a time. Window
   /// positions are not below `origin`.
-  template <class Tiles>
   void begin(int64_t channels, int64_t most, int64_t rows, int64_t origin) {
     // A core's second-level cache holds what is kept; a row alone keeps nothing.
-    constexpr int64_t kKeptFloats = 64 * 1024;
+    constexpr int64_t kKept = 256 * 1024 / int64_t(sizeof(Key));
     lookup_ = rows > 1;
     channels_ = channels;
-    stride_ = key_floats<Tiles>(channels);
-    capacity_ = lookup_ ? std::max(most + most / 4, kKeptFloats / stride_) : most;
+    stride_ = Tiles::key_elements(channels);
+    capacity_ = lookup_ ? std::max(most + most / 4, kKept / stride_) : most;
     origin_[0] = origin;
-    memory_ = numbers_.get<float>(capacity_ * stride_);
+    memory_ = numbers_.get<Key>(capacity_ * stride_);
     forget();
   }
   void forget() { first_ = next_; }
 
-  /// The floats of a key, valid until the next `forget` or `begin`; null when there is no room. `bytes()` is where its
+  /// The numbers of a key, valid until the next `forget` or `begin`; null when there is no room. `bytes()` is where its
   /// encoded row lies.
-  template <class Tiles, class Bytes>
-  [[gnu::always_inline]] inline const float* find(int kind, int64_t id, RowFormat format, const Bytes& bytes) {
+  template <class Bytes>
+  [[gnu::always_inline]] inline const Key* find(int kind, int64_t id, RowFormat format, const Bytes& bytes) {
     int64_t* const at = lookup_ ? &place(kind, id - origin_[kind]) : nullptr;
     if (at != nullptr && *at >= first_) return memory_ + (*at - first_) * stride_;
     if (next_ - first_ == capacity_) return nullptr;
     if (at != nullptr) *at = next_;
-    float* key = memory_ + (next_++ - first_) * stride_;
-    decode_key<Tiles>(format, bytes(), channels_, key);
+    Key* key = memory_ + (next_++ - first_) * stride_;
+    if constexpr (std::is_same_v<Key, float>) {
+      decode_key<Tiles>(format, bytes(), channels_, key);
+    } else {
+      Tiles::decode(format, bytes(), channels_, key);
+    }
     return key;
   }
 
@@ -54,10 +61,10 @@ class DecodedKeys {
   std::vector<int64_t> places_[2];  // by kind and id: when it was decoded, counted over the life of the thread
   int64_t origin_[2] = {0, 0};
   int64_t first_ = 0, next_ = 0;                      // those decoded since `forget`
-  int64_t channels_ = 0, stride_ = 0, capacity_ = 0;  // stride: floats of a key
+  int64_t channels_ = 0, stride_ = 0, capacity_ = 0;  // stride: of keys
   bool lookup_ = false;
   Scratch numbers_;
-  float* memory_ = nullptr;
+  Key* memory_ = nullptr;
 };
 
 }  // namespace fathom::cpu

@@ -49,8 +49,11 @@ inline constexpr int kKeys = 8;   // of a tile
 /// The tiles as functions of their own, one for each instruction set: inlined into a larger one the compiler no longer
 /// keeps their sums in registers.
 struct Avx2Tiles {
+  using Key = float;
+  static constexpr int64_t key_elements(int64_t channels) { return channels; }
   static constexpr bool kPairs = false;  // multiply reads floats
-  static constexpr int kChannels = 8;    // of weigh: 8 sums of 8, in 16 registers
+  static constexpr int kKeys = cpu::kKeys;
+  static constexpr int kChannels = 8;  // of weigh: 8 sums of 8, in 16 registers
   /// out[k][h] = keys[k] . query[h] for 8 keys of `channels` floats; query [channels][8].
   [[gnu::target("avx2,fma"), gnu::noinline]] static void multiply(const float* const* keys, const float* query,
                                                                   int64_t channels, float* out) {
@@ -197,6 +200,7 @@ struct Avx512Tiles : Avx2Tiles {
 /// Products of bf16 pairs. A decoded key has its floats and, behind them, the same as bf16.
 struct Avx512Bf16Tiles : Avx512Tiles {
   static constexpr bool kPairs = true;
+  static constexpr int64_t key_elements(int64_t channels) { return channels + channels / 2; }
   /// As the others; query [channels / 2][8] pairs. A sum waits six cycles for the one before it, so each has two.
   [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"), gnu::noinline]] static void multiply(
       const float* const* keys, const float* query, int64_t channels, float* out) {
@@ -228,12 +232,6 @@ struct Avx512Bf16Tiles : Avx512Tiles {
     }
   }
 };
-
-/// Floats that a decoded key takes.
-template <class Tiles>
-constexpr int64_t key_floats(int64_t channels) {
-  return Tiles::kPairs ? channels + channels / 2 : channels;
-}
 
 /// Whether pairs hold all that these rows hold.
 inline bool fits_pairs(RowFormat format, int64_t channels) { return format != RowFormat::f32 && channels % 32 == 0; }

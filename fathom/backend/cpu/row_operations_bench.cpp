@@ -1,5 +1,6 @@
-// What the row operations cost at the sizes of the miniature, for one row (a decode step) and for 64 (a prompt), on the
-// best instruction set of this processor. One thread: what a row costs, not how rows are shared out.
+// What the row operations cost, for one row (a decode step) and for 64 (a prompt), on the best instruction set of this
+// processor: at the sizes of the miniature by one thread (what a row costs, not how rows are shared out), attention and
+// the indexer also at the sizes of V4.1 Flash, by one thread and two.
 #include <benchmark/benchmark.h>
 
 #include "fathom/backend/backend.h"
@@ -10,8 +11,9 @@ namespace fathom {
 namespace {
 
 struct Bench {
+  explicit Bench(int threads = 1) : queue{threads} {}
   Operations ops = cpu::cpu_operations(cpu::detected_processor());
-  Queue queue{1};
+  Queue queue;
 };
 
 // Calls `work` until the time is known; counts rows.
@@ -21,13 +23,15 @@ void measure(benchmark::State& state, const Work& work) {
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
 
-// 8 heads of 64 channels over 32 window rows in the ring and 64 selected entries.
-void latent_attention(benchmark::State& state) {
-  Bench bench;
-  const int64_t rows = state.range(0), channels = 64, window = 32, top_k = 64;
+// `heads` of `channels` over a window in the ring and `top_k` selected entries. 2 dots of a key and a head are its
+// work.
+void latent_attention(benchmark::State& state, int64_t heads, int64_t channels, int64_t window, int64_t top_k,
+                      int threads) {
+  Bench bench(threads);
+  const int64_t rows = state.range(0);
   const OwnedRows set({{1000, rows}}), none({{0, 0}});
-  const Tensor queries = noise(DType::bf16, rows, 8 * channels, 1);
-  Tensor out(DType::bf16, rows, 8 * channels);
+  const Tensor queries = noise(DType::bf16, rows, heads * channels, 1);
+  Tensor out(DType::bf16, rows, heads * channels);
   OwnedRings rings(1, 1100, int(row_bytes(RowFormat::q8, channels)));
   OwnedPages pages(1, 3 * top_k, int(row_bytes(RowFormat::q4k, channels)), 64);
   for (int64_t p = 0; p < 1100; ++p) encode_row(RowFormat::q8, noise(channels, uint64_t(p)), rings.region.entry(0, p));
@@ -42,11 +46,11 @@ void latent_attention(benchmark::State& state) {
     end.push_back(1000 + r + 1);
     for (int64_t i = 0; i < top_k; ++i) entries.push_back(int32_t(3 * i));
   }
-  const std::vector<float> sink(8, 0.0f);
+  const std::vector<float> sink(size_t(heads), 0.0f);
   LatentAttention op;
   op.rows = set;
   op.queries = queries;
-  op.heads = 8;
+  op.heads = int(heads);
   op.fresh_rows = none;
   op.window_format = RowFormat::q8;
   op.ring = rings.region;
@@ -60,38 +64,60 @@ void latent_attention(benchmark::State& state) {
   op.scale = 0.125f;
   op.out = out.out();
   measure(state, [&] { bench.ops.latent_attention(bench.queue, op); });
+  state.counters["GFLOP/s"] = benchmark::Counter(
+      double(state.iterations() * rows * heads * (window + top_k) * channels * 4) * 1e-9, benchmark::Counter::kIsRate);
 }
-BENCHMARK(latent_attention)->Arg(1)->Arg(64);
+BENCHMARK_CAPTURE(latent_attention, mini, 8, 64, 32, 64, 1)->Arg(1)->Arg(64);
+BENCHMARK_CAPTURE(latent_attention, flash, 64, 512, 128, 512, 1)->Arg(1)->Arg(6)->UseRealTime();
+BENCHMARK_CAPTURE(latent_attention, flash_2_threads, 64, 512, 128, 512, 2)->Arg(1)->Arg(6)->UseRealTime();
 
-// The best 64 of about 640 visible entries, 8 heads of 64 channels.
-void select_rows(benchmark::State& state) {
-  Bench bench;
-  const int64_t rows = state.range(0), channels = 64, top_k = 64, bytes = row_bytes(RowFormat::q4i, channels);
-  const OwnedRows set({{640, rows}});
-  const Tensor weights = noise(DType::bf16, rows, 8, 1);
-  std::vector<uint8_t> queries(size_t(rows * 8 * bytes));
-  OwnedPages pages(1, 640 + rows, int(bytes), 64);
-  for (int64_t i = 0; i < rows * 8; ++i) {
+// The best `top_k` of about `entries` visible ones; `blocks` > 0: a candidate source that keeps so many blocks of 8.
+void select_rows(benchmark::State& state, int heads, int channels, int64_t entries, int top_k, int blocks,
+                 int threads) {
+  Bench bench(threads);
+  const int64_t rows = state.range(0), bytes = row_bytes(RowFormat::q4i, channels);
+  const OwnedRows set({{entries, rows}});
+  const Tensor weights = noise(DType::bf16, rows, heads, 1);
+  std::vector<uint8_t> queries(size_t(rows * heads * bytes));
+  OwnedPages pages(1, entries + rows, int(bytes), 64);
+  for (int64_t i = 0; i < rows * heads; ++i) {
     encode_row(RowFormat::q4i, noise(channels, uint64_t(i)), queries.data() + i * bytes);
   }
-  for (int64_t e = 0; e < 640 + rows; ++e) {
+  for (int64_t e = 0; e < entries + rows; ++e) {
     encode_row(RowFormat::q4i, noise(channels, uint64_t(9000 + e)), pages.region.entry(0, e));
   }
-  std::vector<int32_t> entries(size_t(rows * top_k)), count(size_t(rows), 0);
+  std::vector<int32_t> chosen(size_t(rows * top_k)), count(size_t(rows), 0);
+  std::vector<int32_t> chosen_blocks(size_t(rows * blocks)), block_count(size_t(rows), 0);
   SelectRows op;
   op.rows = set;
-  op.queries = view(std::as_const(queries), 8 * bytes);
+  op.queries = view(std::as_const(queries), heads * bytes);
   op.head_weights = weights;
-  op.heads = 8;
-  op.channels = int(channels);
+  op.heads = heads;
+  op.channels = channels;
   op.format = RowFormat::q4i;
   op.keys = pages.region;
-  op.top_k = int(top_k);
-  op.entries = view(entries, top_k);
+  op.top_k = top_k;
+  op.entries = view(chosen, top_k);
   op.count = view(count);
+  if (blocks > 0) {
+    op.block_size = 8;
+    op.top_blocks = blocks;
+    op.candidate_source = true;
+    op.blocks = view(chosen_blocks, blocks);
+    op.block_count = view(block_count);
+  }
   measure(state, [&] { bench.ops.select_rows(bench.queue, op); });
+  state.counters["GB/s"] =
+      benchmark::Counter(double(state.iterations() * entries * bytes) * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GOP/s"] = benchmark::Counter(
+      double(state.iterations() * rows * entries * heads * channels * 2) * 1e-9, benchmark::Counter::kIsRate);
 }
-BENCHMARK(select_rows)->Arg(1)->Arg(64);
+BENCHMARK_CAPTURE(select_rows, mini, 8, 64, 640, 64, 0, 1)->Arg(1)->Arg(64);
+BENCHMARK_CAPTURE(select_rows, flash, 32, 128, 1 << 20, 512, 2048, 1)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(select_rows, flash_2_threads, 32, 128, 1 << 20, 512, 2048, 2)
+    ->Arg(1)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 void stream_mixes(benchmark::State& state) {
   Bench bench;

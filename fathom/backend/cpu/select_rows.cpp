@@ -17,10 +17,14 @@ constexpr int64_t kKeyBlock = 64;
 
 struct Memory {
   Scratch queries, keys, scores, ranks, entries;
-  DecodedKeys decoded;
 };
 Memory& memory() {
   static thread_local Memory own;
+  return own;
+}
+template <class Tiles>
+DecodedKeys<Tiles>& decoded_keys() {
+  static thread_local DecodedKeys<Tiles> own;
   return own;
 }
 
@@ -117,7 +121,7 @@ template <class Tiles>
   const uint8_t* in = op.queries.data + r * op.queries.stride[0];
   std::fill(weights, weights + groups * kHeads, 0.0f);
   const int64_t row = op.heads * op.channels;
-  float* decoded = memory().ranks.get<float>(key_floats<Tiles>(row));
+  float* decoded = memory().ranks.get<float>(Tiles::key_elements(row));
   for (int64_t h = 0; h < op.heads; ++h) {
     decode_key<Avx2Tiles>(op.format, in + h * bytes, op.channels, decoded + h * op.channels);
     const float weight = op.head_weights.dtype == DType::bf16 ? number(row_of<uint16_t>(op.head_weights, r), h)
@@ -158,7 +162,7 @@ template <class Tiles>
                                                  float* scores, int64_t stride) {
   const int64_t groups = (op.heads + kHeads - 1) / kHeads, per_query = groups * (op.channels + 1) * kHeads;
   float* queries = memory().queries.get<float>(count * per_query);
-  const int64_t stride_of_key = key_floats<Tiles>(op.channels);
+  const int64_t stride_of_key = Tiles::key_elements(op.channels);
   float* keys = memory().keys.get<float>(kKeyBlock * stride_of_key);
   const float* key[kKeyBlock];
   for (int64_t k = 0; k < kKeyBlock; ++k) key[k] = keys + k * stride_of_key;
@@ -192,14 +196,14 @@ template <class Tiles>
                                                     const int32_t* entries, float* scores) {
   const int64_t groups = (op.heads + kHeads - 1) / kHeads;
   float* query = memory().queries.get<float>(groups * (op.channels + 1) * kHeads);
-  DecodedKeys& decoded = memory().decoded;
+  DecodedKeys<Tiles>& decoded = decoded_keys<Tiles>();
   decode_query<Tiles>(op, r, query, query + groups * op.channels * kHeads);
   for (int64_t begin = 0; begin < choices; begin += kKeys) {
     const float* keys[kKeys];
     const int64_t n = std::min<int64_t>(kKeys, choices - begin);
     for (int64_t k = 0; k < n; ++k) {
       const int64_t e = entries[begin + k];
-      keys[k] = decoded.find<Tiles>(1, e, op.format, [&] { return op.keys.entry(op.rows.sequence[r], e); });
+      keys[k] = decoded.find(1, e, op.format, [&] { return op.keys.entry(op.rows.sequence[r], e); });
       if (keys[k] == nullptr) {  // no room: the tile from its beginning, there is always room for one
         decoded.forget();
         k = -1;
@@ -237,7 +241,7 @@ template <class Tiles>
 [[gnu::always_inline]] inline int64_t rows_inside_candidates(const SelectRows& op, int64_t first, int64_t end) {
   int64_t stop = first;
   while (stop < end && op.rows.sequence[stop] == op.rows.sequence[first]) ++stop;
-  memory().decoded.begin<Tiles>(op.channels, kKeys, stop - first, 0);
+  decoded_keys<Tiles>().begin(op.channels, kKeys, stop - first, 0);
   for (int64_t r = first; r < stop; ++r) row_inside_candidates<Tiles>(op, r, row_at(op, r));
   return stop;
 }
