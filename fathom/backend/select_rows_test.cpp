@@ -259,5 +259,72 @@ TEST_P(SelectRowsTest, ARowDoesNotDependOnItsBatch) {
   }
 }
 
+// Two rows of one sequence over more entries than are scored at once, of which every 7th has a channel group 2^-20
+// times the others and every 11th is nothing but zeros: entries and queries whose scales lie far apart.
+struct Uneven {
+  static constexpr int64_t kEntries = 1500;
+  Random random;
+  Uneven(int64_t first, int64_t rows, bool uneven_query)
+      : random({{first, rows}}, kEntries, 32, 128, RowFormat::q4i, 1, 64, DType::bf16) {
+    const int64_t bytes = row_bytes(RowFormat::q4i, 128);
+    for (int64_t e = 0; e < kEntries; ++e) {
+      std::vector<float> key = noise(128, uint64_t(70000 + e));
+      for (size_t i = 32; i < 64 && e % 7 == 0; ++i) key[i] *= 0x1p-20f;
+      if (e % 11 == 0) std::fill(key.begin(), key.end(), 0.0f);
+      encode_row(RowFormat::q4i, key, random.pages.region.entry(0, e));
+    }
+    for (int64_t h = 0; h < 32 * rows; ++h) {  // a row's own, whatever the batch is
+      std::vector<float> query = noise(128, uint64_t((first + h / 32) * 32 + h % 32));
+      for (size_t i = 96; i < 128 && uneven_query && h % 32 == 5; ++i) query[i] *= 0x1p12f;
+      encode_row(RowFormat::q4i, query, random.queries.data() + h * bytes);
+    }
+    const Tensor weights = noise(DType::bf16, rows, 32, 3);
+    for (int64_t r = 0; r < rows; ++r) std::copy_n(weights.bytes.data(), 64, random.weights.bytes.data() + r * 64);
+  }
+};
+
+TEST_P(SelectRowsTest, ScalesThatLieFarApartChangeNothing) {
+  for (const bool uneven_query : {false, true}) {
+    Uneven want(Uneven::kEntries - 2, 2, uneven_query), got(Uneven::kEntries - 2, 2, uneven_query);
+    want.random.selection.run(definition(), queue, Uneven::kEntries);
+    got.random.selection.run(ops(), queue, Uneven::kEntries);
+    // Products up to 1 (up to 2^12 in one head), 128 of them and 32 heads, in float.
+    const float bound = float((128 + 32) * 128) * 0x1p-24f * want.random.selection.op.weight_scale *
+                        (32.0f + (uneven_query ? 4096 : 0));
+    for (size_t i = 0; i < want.random.selection.scores.size(); ++i) {
+      ASSERT_NEAR(got.random.selection.scores[i], want.random.selection.scores[i], bound) << i;
+    }
+  }
+}
+
+// Many entries are shared among threads, few rows or many are; a candidate's score is the one it had among all.
+TEST_P(SelectRowsTest, AScoreDoesNotDependOnTheThreadsNorOnTheEntriesBesideIt) {
+  for (const bool uneven_query : {false, true}) {
+    Uneven first(Uneven::kEntries - 20, 20, uneven_query);
+    first.random.selection.run(ops(), queue, Uneven::kEntries);
+    for (const int threads : {1, 2, 5}) {
+      const auto other = tables_under_test()[GetParam()].open_queue(threads);
+      ASSERT_TRUE(other.ok());
+      Uneven alone(Uneven::kEntries - 1, 1, uneven_query);
+      alone.random.selection.run(ops(), **other, Uneven::kEntries);
+      EXPECT_TRUE(std::equal(alone.random.selection.scores.begin(), alone.random.selection.scores.end(),
+                             first.random.selection.scores.end() - Uneven::kEntries));
+      EXPECT_EQ(alone.random.selection.chosen(0), first.random.selection.chosen(19));
+    }
+    Uneven inside(Uneven::kEntries - 1, 1, uneven_query);
+    SelectRows& op = inside.random.selection.op;
+    op.block_size = 8;
+    op.top_blocks = 60;
+    for (int32_t b = 0; b < 60; ++b) inside.random.selection.blocks.push_back(3 * b);
+    inside.random.selection.block_count = {60};
+    inside.random.selection.run(ops(), queue, Uneven::kEntries);
+    const float* all = first.random.selection.scores.data() + 19 * Uneven::kEntries;
+    for (int64_t e = 0; e < Uneven::kEntries; ++e) {
+      const float want = e / 8 % 3 == 0 && e / 8 < 180 ? all[e] : -1e30f;
+      ASSERT_EQ(inside.random.selection.scores[size_t(e)], want) << e;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fathom

@@ -40,7 +40,8 @@ Processor detected_processor() {
     return found;
   }
   found.isa = has_amx() ? Isa::amx : Isa::avx512;
-  found.bf16_dot = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi");
+  found.bf16_dot = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi") &&
+                   __builtin_cpu_supports("avx512vnni");
 #endif
   return found;
 }

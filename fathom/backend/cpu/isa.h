@@ -22,7 +22,7 @@ enum class Isa {
 
 struct Processor {
   Isa isa = Isa::portable;
-  bool bf16_dot = false;  // with avx512: AVX512-BF16 and VBMI, products of bf16 pairs added in float
+  bool bf16_dot = false;  // with avx512: AVX512-BF16, VNNI and VBMI, products of pairs of bf16 or fours of bytes
 
   bool operator==(const Processor&) const = default;
 };

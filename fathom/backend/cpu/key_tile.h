@@ -1,9 +1,7 @@
 // fathom/backend/cpu/key_tile.h
 // Products of cached rows with the heads of a query, for attention and for the indexer: heads lie side by side in
 // lanes, eight at a time, so that nothing is ever summed across a vector. A product of one head and one key is the sum
-// over channels in rising order, whatever tile it is in; with bf16 pairs it is the sum of two such sums, over the even
-// and the odd pairs. What the caches hold as FP8 or FP4 is exact in bf16, and so are bf16 queries: only what is below
-// 2^-126 counts as 0.
+// over channels in rising order, whatever tile it is in.
 #pragma once
 #include <immintrin.h>
 
@@ -51,7 +49,6 @@ inline constexpr int kKeys = 8;   // of a tile
 struct Avx2Tiles {
   using Key = float;
   static constexpr int64_t key_elements(int64_t channels) { return channels; }
-  static constexpr bool kPairs = false;  // multiply reads floats
   static constexpr int kKeys = cpu::kKeys;
   static constexpr int kChannels = 8;  // of weigh: 8 sums of 8, in 16 registers
   /// out[k][h] = keys[k] . query[h] for 8 keys of `channels` floats; query [channels][8].
@@ -197,45 +194,6 @@ struct Avx512Tiles : Avx2Tiles {
   }
 };
 
-/// Products of bf16 pairs. A decoded key has its floats and, behind them, the same as bf16.
-struct Avx512Bf16Tiles : Avx512Tiles {
-  static constexpr bool kPairs = true;
-  static constexpr int64_t key_elements(int64_t channels) { return channels + channels / 2; }
-  /// As the others; query [channels / 2][8] pairs. A sum waits six cycles for the one before it, so each has two.
-  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"), gnu::noinline]] static void multiply(
-      const float* const* keys, const float* query, int64_t channels, float* out) {
-    const float* pairs[kKeys];
-    __m256 even[kKeys], odd[kKeys];
-#pragma GCC unroll 8
-    for (int k = 0; k < kKeys; ++k) {
-      pairs[k] = keys[k] + channels;
-      even[k] = odd[k] = _mm256_setzero_ps();
-    }
-    for (int64_t i = 0; i < channels / 2; i += 2) {
-      const __m256bh q0 = __m256bh(_mm256_loadu_ps(query + i * kHeads));
-      const __m256bh q1 = __m256bh(_mm256_loadu_ps(query + (i + 1) * kHeads));
-#pragma GCC unroll 8
-      for (int k = 0; k < kKeys; ++k) {
-        even[k] = _mm256_dpbf16_ps(even[k], q0, __m256bh(_mm256_set1_ps(pairs[k][i])));
-        odd[k] = _mm256_dpbf16_ps(odd[k], q1, __m256bh(_mm256_set1_ps(pairs[k][i + 1])));
-      }
-    }
-#pragma GCC unroll 8
-    for (int k = 0; k < kKeys; ++k) _mm256_storeu_ps(out + k * kHeads, _mm256_add_ps(even[k], odd[k]));
-  }
-  /// `count` floats, a multiple of 32, as bf16.
-  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]] static void pairs_of(const float* in, int64_t count,
-                                                                                        float* out) {
-    for (int64_t i = 0; i < count; i += 32) {
-      const __m512bh codes = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(in + i + 16), _mm512_loadu_ps(in + i));
-      _mm512_storeu_ps(out + i / 2, __m512(codes));
-    }
-  }
-};
-
-/// Whether pairs hold all that these rows hold.
-inline bool fits_pairs(RowFormat format, int64_t channels) { return format != RowFormat::f32 && channels % 32 == 0; }
-
 /// The exact values of an encoded row (the sign of an FP4 zero is dropped), as `Tiles` reads them.
 template <class Tiles>
 [[gnu::always_inline]] inline void decode_key(RowFormat format, const uint8_t* bytes, int64_t channels, float* out) {
@@ -255,7 +213,6 @@ template <class Tiles>
       Tiles::decode_fp4(bytes + g * 8, 0.5f * scale, out + g * 16);
     }
   }
-  if constexpr (Tiles::kPairs) Tiles::pairs_of(out, channels, out + channels);
 }
 
 }  // namespace fathom::cpu

@@ -1,11 +1,12 @@
 // Scores of cached entries, and the choice of the best.
-//   scores   heads side by side in lanes (key_tile.h): a score is the sum over heads, in rising order, of sums over
-//   channels
-//            in rising order. Keys are decoded once for up to eight rows of a sequence.
-//   choice   scores become integers that sort as (falling score, rising entry), so the worst of the chosen is found
-//   without
-//            sorting; one more pass over the entries, in rising order, writes those that are not worse.
-#include "fathom/backend/cpu/decoded_keys.h"
+//   scores   a tile of keys is decoded once for up to eight rows of a sequence. With AVX512-VNNI and FP4 the products
+//            are integers (index_tile.h); else floats, heads side by side in lanes (key_tile.h): a score is the sum
+//            over heads, in rising order, of sums over channels in rising order
+//   choice   best_of.h
+// Rows are shared among threads; where they are few and see many entries, their entries are.
+#include "fathom/backend/cpu/attention_keys.h"
+#include "fathom/backend/cpu/best_of.h"
+#include "fathom/backend/cpu/index_tile.h"
 #include "fathom/backend/cpu/row_operations.h"
 #include "fathom/backend/cpu/scratch.h"
 
@@ -13,18 +14,13 @@ namespace fathom::cpu {
 namespace {
 
 constexpr int64_t kRowBlock = 8;
-constexpr int64_t kKeyBlock = 64;
+constexpr int64_t kKeyBlock = 64;  // so many decoded keys stay in the first-level cache
 
 struct Memory {
-  Scratch queries, keys, scores, ranks, entries;
+  Scratch queries, keys, scores, entries, worth;
 };
 Memory& memory() {
   static thread_local Memory own;
-  return own;
-}
-template <class Tiles>
-DecodedKeys<Tiles>& decoded_keys() {
-  static thread_local DecodedKeys<Tiles> own;
   return own;
 }
 
@@ -61,246 +57,262 @@ void list_candidates(const SelectRows& op, int64_t r, int64_t visible, int32_t* 
   }
 }
 
-// Smaller is better: falling score, then rising index. -inf and NaN are the worst there is.
-constexpr uint64_t kNever = ~uint64_t(0);
-[[gnu::always_inline]] inline uint64_t rank_of(float score, int64_t index) {
-  const uint32_t bits = std::bit_cast<uint32_t>(score + 0.0f);  // -0 becomes +0
-  const uint32_t rising = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-  return score > -INFINITY ? uint64_t(~rising) << 32 | uint64_t(uint32_t(index)) : kNever;
+// ------------------------------------------------------------------------------------------------- scores in floats
+// Sixteen keys in two tiles of eight.
+template <class Tiles>
+struct FloatIndex {
+  static constexpr int kTile = 16;
+  static constexpr bool kWide = Tiles::kChannels == 16;
+  static constexpr auto best_of = kWide ? best_of_avx512 : best_of_avx2;
+  static constexpr auto best_of_blocks = kWide ? best_of_blocks_avx512 : best_of_blocks_avx2;
+  static int64_t cost_ns(const SelectRows& op) { return 8 + op.heads * op.channels / 24; }
+  static int64_t tile_floats(const SelectRows& op) { return kTile * op.channels; }
+  static int64_t query_floats(const SelectRows& op) {
+    return (op.heads + kHeads - 1) / kHeads * kHeads * (op.channels + 1);
+  }
+
+  // As [groups of 8 heads][channels][8], then weights as [groups][8].
+  [[gnu::always_inline]] static inline void prepare(const SelectRows& op, int64_t r, float* query) {
+    const int64_t bytes = row_bytes(op.format, op.channels), groups = (op.heads + kHeads - 1) / kHeads;
+    const uint8_t* in = op.queries.data + r * op.queries.stride[0];
+    float* const weights = query + groups * kHeads * op.channels;
+    std::fill(weights, weights + groups * kHeads, 0.0f);
+    static thread_local Scratch scratch;
+    float* decoded = scratch.get<float>(op.heads * op.channels);
+    for (int64_t h = 0; h < op.heads; ++h) {
+      decode_key<Tiles>(op.format, in + h * bytes, op.channels, decoded + h * op.channels);
+      const float weight = op.head_weights.dtype == DType::bf16 ? number(row_of<uint16_t>(op.head_weights, r), h)
+                                                                : number(row_of<float>(op.head_weights, r), h);
+      weights[h] = weight * op.weight_scale;
+    }
+    for (int64_t group = 0; group < groups; ++group) {
+      Tiles::transpose_heads(decoded, op.heads, op.channels, group * kHeads, query + group * op.channels * kHeads);
+    }
+  }
+
+  [[gnu::always_inline]] static inline void decode(const SelectRows& op, const uint8_t* const* places, float* tile) {
+    for (int k = 0; k < kTile; ++k) decode_key<Tiles>(op.format, places[k], op.channels, tile + k * op.channels);
+  }
+
+  [[gnu::always_inline]] static inline void score(const SelectRows& op, const float* query, const float* tile,
+                                                  float* scores) {
+    const int64_t groups = (op.heads + kHeads - 1) / kHeads;
+    const float* const weights = query + groups * kHeads * op.channels;
+    for (int first = 0; first < kTile; first += kKeys) {
+      const float* keys[kKeys];
+      for (int k = 0; k < kKeys; ++k) keys[k] = tile + (first + k) * op.channels;
+      float sum[kKeys] = {}, dots[kKeys * kHeads], by_head[kHeads * kKeys];
+      for (int64_t group = 0; group < groups; ++group) {
+        Tiles::multiply(keys, query + group * op.channels * kHeads, op.channels, dots);
+        Tiles::transpose_heads(dots, kKeys, kHeads, 0, by_head);
+        const float* weight = weights + group * kHeads;
+        for (int h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 1
+          for (int k = 0; k < kKeys; ++k) sum[k] = std::fma(weight[h], std::max(by_head[h * kKeys + k], 0.0f), sum[k]);
+        }
+      }
+      for (int k = 0; k < kKeys; ++k) scores[first + k] = sum[k];
+    }
+  }
+};
+
+// ----------------------------------------------------------------------------------------------- scores in integers
+struct IntegerIndex {
+  static constexpr int kTile = IndexTile::kKeys;
+  static constexpr auto best_of = best_of_avx512;
+  static constexpr auto best_of_blocks = best_of_blocks_avx512;
+  static int64_t cost_ns(const SelectRows& op) { return 3 + op.heads * op.channels / 200; }
+  static int64_t tile_floats(const SelectRows&) { return int64_t(sizeof(IndexTile::Keys) / sizeof(float)); }
+  static int64_t query_floats(const SelectRows& op) { return IndexTile::query_floats(op); }
+  static void prepare(const SelectRows& op, int64_t r, float* query) { IndexTile::prepare(op, r, query); }
+  static void decode(const SelectRows& op, const uint8_t* const* places, float* tile) {
+    IndexTile::decode(places, op.channels, *reinterpret_cast<IndexTile::Keys*>(tile));
+  }
+  static void score(const SelectRows& op, const float* query, const float* tile, float* scores) {
+    IndexTile::score(op, query, *reinterpret_cast<const IndexTile::Keys*>(tile), scores);
+  }
+};
+
+// ------------------------------------------------------------------------------------------------ rows with scores
+// Up to kRowBlock rows of one sequence that look at the same list of entries.
+struct RowBlock {
+  int64_t first = 0, count = 0;  // rows
+  Row rows[kRowBlock];
+  const int32_t* entries = nullptr;  // [choices of the one row]; null: all visible ones
+  float* queries = nullptr;
+  int64_t query_stride = 0;
+  float* scores = nullptr;  // [count][stride]
+  int64_t stride = 0, most = 0;
+};
+
+// Reads the queries and finds memory; what is in it stays until this thread's next block.
+template <class Index>
+[[gnu::always_inline]] inline void begin_block(const SelectRows& op, RowBlock& block) {
+  for (int64_t i = 0; i < block.count; ++i) {
+    if (!block.rows[i].everything) block.most = std::max(block.most, block.rows[i].choices);
+  }
+  block.stride = (block.most + 2 * kKeyBlock - 1) / kKeyBlock * kKeyBlock;
+  block.scores = memory().scores.get<float>(block.count * block.stride);
+  block.query_stride = (Index::query_floats(op) + 15) / 16 * 16;
+  block.queries = memory().queries.get<float>(block.count * block.query_stride);
+  for (int64_t i = 0; i < block.count; ++i) {
+    if (!block.rows[i].everything) Index::prepare(op, block.first + i, block.queries + i * block.query_stride);
+  }
+  if (!block.rows[0].inside) return;
+  int32_t* const entries = memory().entries.get<int32_t>(block.rows[0].choices + 1);
+  list_candidates(op, block.first, block.rows[0].visible, entries);
+  block.entries = entries;
 }
 
-// Writes the indices of the `count` best of n values, in rising order and -1 behind them; `name` turns an index into
-// what is written. Returns how many there are.
-template <class Name>
-[[gnu::always_inline]] inline int32_t write_best(const float* value, int64_t n, int64_t count, int32_t* out,
-                                                 const Name& name) {
-  constexpr int64_t kFew = 64;  // so many are counted against each other faster than they are parted
-  uint64_t* const ranks = memory().ranks.get<uint64_t>(2 * n);
-  uint64_t worst = kNever - 1;
-  for (int64_t i = 0; i < n; ++i) ranks[i] = rank_of(value[i], i);
-  if (n > count && n <= kFew) {
-    for (int64_t i = 0; i < n; ++i) {
-      int64_t better = 0;
-      for (int64_t j = 0; j < n; ++j) better += ranks[j] < ranks[i];
-      worst = better == count - 1 ? std::min(worst, ranks[i]) : worst;
+// Scores of the choices [begin, end) of a block's rows; begin is a multiple of kKeyBlock.
+template <class Index>
+[[gnu::always_inline]] inline void score_choices(const SelectRows& op, const RowBlock& block, int64_t begin,
+                                                 int64_t end) {
+  constexpr int kTile = Index::kTile;
+  const int64_t tile_floats = Index::tile_floats(op);
+  float* const tiles = memory().keys.get<float>(kKeyBlock / kTile * tile_floats);
+  const PagePlaces pages(op.keys, op.rows.sequence[block.first]);
+  for (int64_t from = begin; from < end; from += kKeyBlock) {
+    const int64_t to = std::min(from + kKeyBlock, end);
+    for (int64_t k = from; k < to; k += kTile) {
+      const uint8_t* places[kTile];
+      for (int64_t i = 0; i < kTile; ++i) {
+        const int64_t choice = std::min(k + i, to - 1);  // the last tile is a whole one
+        places[i] = pages[block.entries ? block.entries[choice] : choice];
+      }
+      Index::decode(op, places, tiles + (k - from) / kTile * tile_floats);
     }
-  } else if (n > count) {
-    uint64_t* const parted = std::copy(ranks, ranks + n, ranks + n) - n;
-    std::nth_element(parted, parted + count - 1, parted + n);
-    worst = std::min(worst, parted[count - 1]);
+    for (int64_t i = 0; i < block.count; ++i) {
+      if (block.rows[i].everything) continue;
+      const float* query = block.queries + i * block.query_stride;
+      for (int64_t k = from; k < std::min(to, block.rows[i].choices); k += kTile) {
+        Index::score(op, query, tiles + (k - from) / kTile * tile_floats, block.scores + i * block.stride + k);
+      }
+    }
   }
-  int64_t written = 0;
-  for (int64_t i = 0; i < n && written < count; ++i) {
-    out[written] = name(i);
-    written += ranks[i] <= worst;  // else the next one takes its place
-  }
-  std::fill(out + written, out + count, -1);
-  return int32_t(written);
 }
 
 // A block is worth its best entry; the one with the newest visible entry always stays.
+template <class Index>
 [[gnu::always_inline]] inline void choose_blocks(const SelectRows& op, int64_t r, int64_t visible,
                                                  const float* scores) {
   const int64_t n = (visible + op.block_size - 1) / op.block_size;
-  float* worth = memory().entries.get<float>(n);
-  for (int64_t b = 0; b < n; ++b) {
-    const int64_t first = b * op.block_size, end = std::min(first + op.block_size, visible);
-    float best = -INFINITY;
-    for (int64_t e = first; e < end; ++e) best = std::max(best, scores[e]);
-    worth[b] = best;
-  }
+  float* worth = memory().worth.get<float>(n);
+  Index::best_of_blocks(scores, visible, op.block_size, worth);
   if (n > 0) worth[n - 1] = INFINITY;
-  op.block_count[r] =
-      write_best(worth, n, op.top_blocks, op.blocks.row(r).data(), [](int64_t i) { return int32_t(i); });
+  op.block_count[r] = Index::best_of(worth, n, op.top_blocks, nullptr, op.blocks.row(r).data());
 }
 
-// Queries of row r as [groups of 8 heads][channels][8], weights as [groups][8].
-template <class Tiles>
-[[gnu::always_inline]] inline void decode_query(const SelectRows& op, int64_t r, float* query, float* weights) {
-  const int64_t bytes = row_bytes(op.format, op.channels), groups = (op.heads + kHeads - 1) / kHeads;
-  const uint8_t* in = op.queries.data + r * op.queries.stride[0];
-  std::fill(weights, weights + groups * kHeads, 0.0f);
-  const int64_t row = op.heads * op.channels;
-  float* decoded = memory().ranks.get<float>(Tiles::key_elements(row));
-  for (int64_t h = 0; h < op.heads; ++h) {
-    decode_key<Avx2Tiles>(op.format, in + h * bytes, op.channels, decoded + h * op.channels);
-    const float weight = op.head_weights.dtype == DType::bf16 ? number(row_of<uint16_t>(op.head_weights, r), h)
-                                                              : number(row_of<float>(op.head_weights, r), h);
-    weights[h] = weight * op.weight_scale;
-  }
-  int64_t width = op.channels;  // of a head in floats
-  if constexpr (Tiles::kPairs) {
-    Tiles::pairs_of(decoded, row, decoded + row);
-    decoded += row;
-    width /= 2;
-  }
-  for (int64_t group = 0; group < groups; ++group) {
-    Tiles::transpose_heads(decoded, op.heads, width, group * kHeads, query + group * op.channels * kHeads);
-  }
+// 0, 1, 2 ... or what they are called, and -1 behind them.
+int32_t write_all(int64_t n, std::span<int32_t> out, const int32_t* names) {
+  for (int64_t i = 0; i < n; ++i) out[size_t(i)] = int32_t(names ? names[i] : i);
+  std::fill(out.begin() + n, out.end(), -1);
+  return int32_t(n);
 }
 
-// scores[k] of 8 decoded keys.
-template <class Tiles>
-[[gnu::always_inline]] inline void score_tile(const SelectRows& op, const float* const* keys, const float* query,
-                                              const float* weights, float* scores) {
-  float sum[kKeys] = {}, dots[kKeys * kHeads], by_head[kHeads * kKeys];
-  for (int64_t group = 0; group < (op.heads + kHeads - 1) / kHeads; ++group) {
-    Tiles::multiply(keys, query + group * op.channels * kHeads, op.channels, dots);
-    Tiles::transpose_heads(dots, kKeys, kHeads, 0, by_head);
-    const float* weight = weights + group * kHeads;
-    for (int h = 0; h < kHeads; ++h) {
-#pragma GCC unroll 1
-      for (int k = 0; k < kKeys; ++k) sum[k] = std::fma(weight[h], std::max(by_head[h * kKeys + k], 0.0f), sum[k]);
+template <class Index>
+[[gnu::always_inline]] inline void choose(const SelectRows& op, const RowBlock& block, int64_t i) {
+  const int64_t r = block.first + i;
+  const Row& row = block.rows[i];
+  if (row.everything) {
+    if (op.candidate_source) {
+      op.block_count[r] = write_all((row.visible + op.block_size - 1) / op.block_size, op.blocks.row(r), nullptr);
     }
+    op.count[r] = write_all(row.choices, op.entries.row(r), block.entries);
+    return;
   }
-  for (int k = 0; k < kKeys; ++k) scores[k] = sum[k];
-}
-
-// Rows [first, first + count) of one sequence that look at all their visible entries. scores [count][stride].
-template <class Tiles>
-[[gnu::always_inline]] inline void score_visible(const SelectRows& op, int64_t first, int64_t count, const Row* rows,
-                                                 float* scores, int64_t stride) {
-  const int64_t groups = (op.heads + kHeads - 1) / kHeads, per_query = groups * (op.channels + 1) * kHeads;
-  float* queries = memory().queries.get<float>(count * per_query);
-  const int64_t stride_of_key = Tiles::key_elements(op.channels);
-  float* keys = memory().keys.get<float>(kKeyBlock * stride_of_key);
-  const float* key[kKeyBlock];
-  for (int64_t k = 0; k < kKeyBlock; ++k) key[k] = keys + k * stride_of_key;
-  int64_t most = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (rows[i].everything) continue;
-    most = std::max(most, rows[i].visible);
-    float* query = queries + i * per_query;
-    decode_query<Tiles>(op, first + i, query, query + groups * op.channels * kHeads);
-  }
-  const int64_t sequence = op.rows.sequence[first];
-  for (int64_t begin = 0; begin < most; begin += kKeyBlock) {
-    const int64_t n = std::min(kKeyBlock, most - begin), padded = (n + kKeys - 1) / kKeys * kKeys;
-    for (int64_t k = 0; k < n; ++k) {
-      decode_key<Tiles>(op.format, op.keys.entry(sequence, begin + k), op.channels, keys + k * stride_of_key);
-    }
-    std::fill(keys + n * stride_of_key, keys + padded * stride_of_key, 0.0f);
-    for (int64_t i = 0; i < count; ++i) {
-      if (rows[i].everything) continue;
-      const float* query = queries + i * per_query;
-      for (int64_t k = 0; k < n && begin + k < rows[i].visible; k += kKeys) {
-        score_tile<Tiles>(op, key + k, query, query + groups * op.channels * kHeads, scores + i * stride + begin + k);
-      }
-    }
-  }
-}
-
-// Row r's candidate entries. scores [choices, rounded up to 8].
-template <class Tiles>
-[[gnu::always_inline]] inline void score_candidates(const SelectRows& op, int64_t r, int64_t choices,
-                                                    const int32_t* entries, float* scores) {
-  const int64_t groups = (op.heads + kHeads - 1) / kHeads;
-  float* query = memory().queries.get<float>(groups * (op.channels + 1) * kHeads);
-  DecodedKeys<Tiles>& decoded = decoded_keys<Tiles>();
-  decode_query<Tiles>(op, r, query, query + groups * op.channels * kHeads);
-  for (int64_t begin = 0; begin < choices; begin += kKeys) {
-    const float* keys[kKeys];
-    const int64_t n = std::min<int64_t>(kKeys, choices - begin);
-    for (int64_t k = 0; k < n; ++k) {
-      const int64_t e = entries[begin + k];
-      keys[k] = decoded.find(1, e, op.format, [&] { return op.keys.entry(op.rows.sequence[r], e); });
-      if (keys[k] == nullptr) {  // no room: the tile from its beginning, there is always room for one
-        decoded.forget();
-        k = -1;
-      }
-    }
-    for (int64_t k = n; k < kKeys; ++k) keys[k] = keys[0];  // the last tile is a whole one
-    score_tile<Tiles>(op, keys, query, query + groups * op.channels * kHeads, scores + begin);
-  }
-}
-
-void publish_scores(const SelectRows& op, int64_t r, int64_t choices, const int32_t* entries, const float* scores) {
+  const float* scores = block.scores + i * block.stride;
+  if (op.candidate_source) choose_blocks<Index>(op, r, row.visible, scores);
+  op.count[r] = Index::best_of(scores, row.choices, op.top_k, block.entries, op.entries.row(r).data());
   if (op.scores.empty()) return;
   const auto out = op.scores.row(r);
   std::fill(out.begin(), out.end(), -1e30f);
-  for (int64_t i = 0; i < choices; ++i) out[size_t(entries ? entries[i] : i)] = scores[i];
+  for (int64_t k = 0; k < row.choices; ++k) out[size_t(block.entries ? block.entries[k] : k)] = scores[k];
 }
 
-template <class Tiles>
-[[gnu::always_inline]] inline void row_inside_candidates(const SelectRows& op, int64_t r, const Row& row) {
-  int32_t* entries = memory().entries.get<int32_t>(row.choices);
-  float* scores = memory().scores.get<float>(row.choices + kKeys);
-  list_candidates(op, r, row.visible, entries);
-  if (row.everything) {
-    std::fill(scores, scores + row.choices, 0.0f);
-  } else {
-    score_candidates<Tiles>(op, r, row.choices, entries, scores);
-  }
-  op.count[r] =
-      write_best(scores, row.choices, op.top_k, op.entries.row(r).data(), [entries](int64_t i) { return entries[i]; });
-  publish_scores(op, r, row.choices, entries, scores);
+// The block that begins at row `first` and ends before `end`. Rows inside candidates have lists of their own.
+RowBlock block_at(const SelectRows& op, int64_t first, int64_t end) {
+  RowBlock block;
+  block.first = first;
+  do {
+    block.rows[block.count] = row_at(op, first + block.count);
+    ++block.count;
+  } while (block.count < kRowBlock && first + block.count < end && !block.rows[0].inside &&
+           op.rows.sequence[first + block.count] == op.rows.sequence[first]);
+  return block;
 }
 
-// The rows from `first` that are of its sequence; returns one past the last. They share decoded keys.
-template <class Tiles>
-[[gnu::always_inline]] inline int64_t rows_inside_candidates(const SelectRows& op, int64_t first, int64_t end) {
-  int64_t stop = first;
-  while (stop < end && op.rows.sequence[stop] == op.rows.sequence[first]) ++stop;
-  decoded_keys<Tiles>().begin(op.channels, kKeys, stop - first, 0);
-  for (int64_t r = first; r < stop; ++r) row_inside_candidates<Tiles>(op, r, row_at(op, r));
-  return stop;
-}
-
-template <class Tiles>
-[[gnu::always_inline]] inline void rows_over_all(const SelectRows& op, int64_t first, int64_t count, const Row* rows) {
-  int64_t stride = 0;
-  for (int64_t i = 0; i < count; ++i) stride = std::max(stride, rows[i].visible + kKeys);
-  float* scores = memory().scores.get<float>(count * stride);
-  score_visible<Tiles>(op, first, count, rows, scores, stride);
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t r = first + i, visible = rows[i].visible;
-    float* own = scores + i * stride;
-    if (rows[i].everything) std::fill(own, own + visible, 0.0f);
-    if (op.candidate_source) choose_blocks(op, r, visible, own);
-    op.count[r] = write_best(own, visible, op.top_k, op.entries.row(r).data(), [](int64_t e) { return int32_t(e); });
-    publish_scores(op, r, visible, nullptr, own);
-  }
-}
-
-template <class Tiles>
+template <class Index>
 [[gnu::always_inline]] inline void piece(const SelectRows& op, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end;) {
-    Row rows[kRowBlock];
-    rows[0] = row_at(op, r);
-    if (rows[0].inside) {
-      r = rows_inside_candidates<Tiles>(op, r, end);
-      continue;
-    }
-    int64_t count = 1;
-    while (count < kRowBlock && r + count < end && op.rows.sequence[r + count] == op.rows.sequence[r]) {
-      rows[count] = row_at(op, r + count);
-      ++count;
-    }
-    rows_over_all<Tiles>(op, r, count, rows);
-    r += count;
+    RowBlock block = block_at(op, r, end);
+    begin_block<Index>(op, block);
+    score_choices<Index>(op, block, 0, block.most);
+    for (int64_t i = 0; i < block.count; ++i) choose<Index>(op, block, i);
+    r += block.count;
   }
 }
 
-[[gnu::target("avx2,fma")]] void piece_avx2(const SelectRows& op, int64_t b, int64_t e) { piece<Avx2Tiles>(op, b, e); }
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void piece_avx512(const SelectRows& op, int64_t b, int64_t e) {
-  piece<Avx512Tiles>(op, b, e);
-}
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]] void piece_avx512_bf16(const SelectRows& op, int64_t b,
-                                                                                        int64_t e) {
-  fits_pairs(op.format, op.channels) ? piece<Avx512Bf16Tiles>(op, b, e) : piece<Avx512Tiles>(op, b, e);
+// The same with the choices of each block shared among threads.
+template <class Index, class Score>
+[[gnu::always_inline]] inline void by_entries(Queue& queue, const SelectRows& op, const Score& score) {
+  for (int64_t r = 0; r < op.rows.rows();) {
+    RowBlock block = block_at(op, r, op.rows.rows());
+    begin_block<Index>(op, block);
+    const int64_t blocks = (block.most + kKeyBlock - 1) / kKeyBlock;
+    const int64_t grain = std::max<int64_t>(1, blocks / (16 * queue.pool.threads()));
+    queue.pool.run(blocks, grain, [&](int64_t begin, int64_t end, int) {
+      score(op, block, begin * kKeyBlock, std::min(end * kKeyBlock, block.most));
+    });
+    for (int64_t i = 0; i < block.count; ++i) choose<Index>(op, block, i);
+    r += block.count;
+  }
 }
 
-template <auto piece>
-void run(Queue& queue, const SelectRows& op) {
+template <class Index, class Piece, class Score>
+void share(Queue& queue, const SelectRows& op, const Piece& piece, const Score& score) {
+  constexpr int64_t kManyNs = 30000;  // of a row: worth a call of the threads for each block of rows
   const int64_t rows = op.rows.rows();
   if (rows == 0) return;
   const Row last = row_at(op, rows - 1);
-  const int64_t row_ns = last.everything ? 50 + last.choices : 100 + last.choices * (8 + op.heads * op.channels / 24);
+  const int64_t row_ns = last.everything ? 50 + last.choices / 4 : 300 + last.choices * Index::cost_ns(op);
+  if (queue.pool.threads() > 1 && rows < 4 * queue.pool.threads() && row_ns > kManyNs) {
+    return by_entries<Index>(queue, op, score);
+  }
   for_row_pieces(queue, rows, row_ns, [&](int64_t b, int64_t e) { piece(op, b, e); });
+}
+
+using Avx2Index = FloatIndex<Avx2Tiles>;
+using Avx512Index = FloatIndex<Avx512Tiles>;
+
+[[gnu::target("avx2,fma")]] void piece_avx2(const SelectRows& op, int64_t b, int64_t e) { piece<Avx2Index>(op, b, e); }
+[[gnu::target("avx2,fma")]] void score_avx2(const SelectRows& op, const RowBlock& block, int64_t b, int64_t e) {
+  score_choices<Avx2Index>(op, block, b, e);
+}
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void piece_avx512(const SelectRows& op, int64_t b, int64_t e) {
+  piece<Avx512Index>(op, b, e);
+}
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void score_avx512(const SelectRows& op, const RowBlock& block,
+                                                                        int64_t b, int64_t e) {
+  score_choices<Avx512Index>(op, block, b, e);
+}
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void piece_vnni(const SelectRows& op, int64_t b, int64_t e) {
+  piece<IntegerIndex>(op, b, e);
+}
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void score_vnni(const SelectRows& op, const RowBlock& block,
+                                                                      int64_t b, int64_t e) {
+  score_choices<IntegerIndex>(op, block, b, e);
+}
+
+void run_avx2(Queue& queue, const SelectRows& op) { share<Avx2Index>(queue, op, piece_avx2, score_avx2); }
+void run_avx512(Queue& queue, const SelectRows& op) { share<Avx512Index>(queue, op, piece_avx512, score_avx512); }
+void run_vnni(Queue& queue, const SelectRows& op) {
+  if (!IndexTile::fits(op)) return run_avx512(queue, op);
+  share<IntegerIndex>(queue, op, piece_vnni, score_vnni);
 }
 
 }  // namespace
 
-const Variants<SelectRows> kSelectRows{run<piece_avx2>, run<piece_avx512>, run<piece_avx512_bf16>};
+const Variants<SelectRows> kSelectRows{run_avx2, run_avx512, run_vnni};
 
 }  // namespace fathom::cpu
