@@ -1,7 +1,8 @@
 // Rows into cache entries: the bytes of encode_row (tensor/row_format.h), group by group in vectors. Every step is the
-// one of number_formats.h, written without branches.
+// one of number_formats.h, written without branches; with AVX-512 in the instructions of group_codes.h.
 #include <cstring>
 
+#include "fathom/backend/cpu/group_codes.h"
 #include "fathom/backend/cpu/row_operations.h"
 #include "fathom/tensor/number_formats.h"
 
@@ -108,8 +109,39 @@ template <class T>
 [[gnu::target("avx2,fma")]] void piece_avx2(const EncodeRows& op, int64_t b, int64_t e) {
   op.x.dtype == DType::bf16 ? rows<uint16_t>(op, b, e) : rows<float>(op, b, e);
 }
+template <class T>
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), gnu::always_inline]] inline void encode_avx512(RowFormat format,
+                                                                                                    const T* x,
+                                                                                                    int64_t channels,
+                                                                                                    uint8_t* out) {
+  if (format == RowFormat::q8) {
+    for (int64_t g = 0; g < channels / 32; ++g) {
+      const float scale = q8_scale(largest_avx512(x + g * 32));
+      out[channels + g] = pow2_to_e8m0(scale);
+      encode_q8_avx512(x + g * 32, scale, out + g * 32);
+    }
+  } else if (format == RowFormat::q4i) {
+    for (int64_t g = 0; g < channels / 32; ++g) encode_q4i_avx512(x + g * 32, out + g * 16, out + channels / 2 + g);
+  } else if (format == RowFormat::q4k) {
+    for (int64_t g = 0; g < channels / 16; ++g) encode_q4k_avx512(x + g * 16, out + g * 8, out + channels / 2 + g);
+  } else {
+    encode(format, x, channels, out);
+  }
+}
+
+template <class T>
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), gnu::always_inline]] inline void rows_avx512(const EncodeRows& op,
+                                                                                                  int64_t begin,
+                                                                                                  int64_t end) {
+  const int64_t channels = op.x.cols / op.heads, bytes = row_bytes(op.format, channels);
+  for (int64_t r = begin; r < end; ++r) {
+    const T* x = row_of<T>(op.x, r);
+    uint8_t* out = op.out.data + r * op.out.stride[0];
+    for (int64_t h = 0; h < op.heads; ++h) encode_avx512(op.format, x + h * channels, channels, out + h * bytes);
+  }
+}
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void piece_avx512(const EncodeRows& op, int64_t b, int64_t e) {
-  op.x.dtype == DType::bf16 ? rows<uint16_t>(op, b, e) : rows<float>(op, b, e);
+  op.x.dtype == DType::bf16 ? rows_avx512<uint16_t>(op, b, e) : rows_avx512<float>(op, b, e);
 }
 
 template <auto piece>
