@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 
 Hardware h200(int devices) {
-  return {"H200", devices, 141'000'000'000, 4.8e12, 1979e12, 989e12, 450e9, "bound", "bound"};
+  return {"H200", devices, 141'000'000'000, 4.8e12, 1979e12, 989e12, 450e9, 0, "bound", "bound"};
 }
 const MachineCost& eight_h200() {
   static const MachineCost machine = *machine_cost(ModelConfig{}, h200(8));

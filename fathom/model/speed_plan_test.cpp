@@ -44,7 +44,7 @@ TEST(SpeedPlan, BytesOfADecodeStepAreThoseOfTheTable) {
 
 // The lower bounds that section 6 works out: 2.72 ms for one row at 4.8 TB/s, 40 ms for 64 rows.
 TEST(SpeedPlan, OneDeviceIsBoundByItsMemoryInDecode) {
-  Hardware h200{"H200", 1, 141000000000, 4.8e12, 1979e12, 989e12, 450e9, "bound", "bound"};
+  Hardware h200{"H200", 1, 141000000000, 4.8e12, 1979e12, 989e12, 450e9, 0, "bound", "bound"};
   const Prediction one = predict_decode(kFlash, h200, 1, 1);
   EXPECT_EQ(one.limit, "bandwidth");
   EXPECT_NEAR(one.seconds, 2.72e-3, 0.02e-3);
@@ -52,14 +52,14 @@ TEST(SpeedPlan, OneDeviceIsBoundByItsMemoryInDecode) {
 }
 
 TEST(SpeedPlan, ALongPromptIsBoundByArithmetic) {
-  Hardware h200{"H200", 1, 141000000000, 4.8e12, 1979e12, 989e12, 450e9, "bound", "bound"};
+  Hardware h200{"H200", 1, 141000000000, 4.8e12, 1979e12, 989e12, 450e9, 0, "bound", "bound"};
   const Prediction prompt = predict_prefill(kFlash, h200, 131072, 140);
   EXPECT_EQ(prompt.limit, "compute");
   EXPECT_GT(prompt.seconds, 131072 * 15.79e9 / 1979e12);
 }
 
 TEST(SpeedPlan, MoreDevicesAreNeverSlowerPerStepUnlessLinksLimit) {
-  Hardware one{"H200", 1, 141000000000, 4.8e12, 1979e12, 989e12, 450e9, "bound", "bound"}, eight = one;
+  Hardware one{"H200", 1, 141000000000, 4.8e12, 1979e12, 989e12, 450e9, 0, "bound", "bound"}, eight = one;
   eight.devices = 8;
   EXPECT_LT(predict_decode(kFlash, eight, 64, 4096).seconds, predict_decode(kFlash, one, 64, 4096).seconds);
   eight.link_bytes_per_second = 1e6;
