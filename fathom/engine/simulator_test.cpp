@@ -223,7 +223,7 @@ TEST(Simulator, OptionsThatMakeNoSenseAreRefused) {
 // 8 H200 by the formulas of memory.md, `load` answers at a time for as long as most of them run.
 double rate_of(SpeculationPolicy policy, int load, double tokens_per_round, double bias = 0) {
   static const MachineCost machine =
-      *machine_cost(ModelConfig{}, {"H200", 8, 141'000'000'000, 4.8e12, 1979e12, 989e12, 450e9, "bound", "bound"});
+      *machine_cost(ModelConfig{}, {"H200", 8, 141'000'000'000, 4.8e12, 1979e12, 989e12, 450e9, 0, "bound", "bound"});
   SimulationOptions options;
   options.machine = machine;
   options.limits = {.context = 16'384, .sequences = load, .step_rows = 16'384, .shape = {128, 6, 20, 20}};
