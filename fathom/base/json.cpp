@@ -9,6 +9,8 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "fathom/base/json_fault.h"
+
 namespace fathom {
 namespace {
 
@@ -245,6 +247,12 @@ Error bad_json(std::string message, std::string_view where) {
   return Error{ErrorCode::bad_input, std::move(message), std::string(where), "expected one valid JSON value in UTF-8"};
 }
 
+/// What is wrong, and where: simdjson mostly knows only the first.
+std::string mistake(simdjson::error_code error, std::string_view text) {
+  const auto fault = find_json_fault(text);
+  return fault ? describe(*fault, text) : simdjson::error_message(error);
+}
+
 void append(std::string& out, const Json& value) { append_json(out, value); }
 
 }  // namespace
@@ -357,7 +365,7 @@ Result<Json> parse_json_of(int64_t most_values, std::string_view text, std::stri
   od::parser parser;
   const simdjson::padded_string padded(inner);
   od::document document;
-  if (const auto error = parser.iterate(padded).get(document)) return bad_json(simdjson::error_message(error), where);
+  if (const auto error = parser.iterate(padded).get(document)) return bad_json(mistake(error, text), where);
   Json out;
   Reader reader{limits.depth, limits.finite, padded.data() + padded.size(), most_values};
   if (const auto error = reader.read(document, out, 1)) {
@@ -377,12 +385,7 @@ Result<Json> parse_json_of(int64_t most_values, std::string_view text, std::stri
       return Error{ErrorCode::bad_input, "JSON of more than " + std::to_string(most_values) + " values",
                    std::string(where), "send fewer"};
     }
-    std::string message = simdjson::error_message(error);
-    const char* at = nullptr;
-    if (!document.current_location().get(at) && at >= padded.data() && at <= padded.data() + padded.size()) {
-      message += " near byte " + std::to_string(skipped + (at - padded.data()));
-    }
-    return bad_json(std::move(message), where);
+    return bad_json(mistake(error, text), where);
   }
   // Past the value the location is out of bounds; anything else is a second value. A number at the root that no double
   // holds is not passed, so numbers are compared with the whole text.
