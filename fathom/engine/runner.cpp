@@ -1,9 +1,12 @@
 #include "fathom/engine/runner.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
+#include <string>
 
+#include "fathom/base/check_note.h"
 #include "fathom/engine/sequence.h"
 
 namespace fathom {
@@ -12,6 +15,31 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
+enum class Phase { begin = 1, copy, pack, forward, choose, snapshots, propose };
+constexpr const char* kPhases[] = {"", "begin", "copy", "pack", "forward", "choose", "snapshots", "propose"};
+
+/// How far a step has come, for whoever reads why it failed (case obs-03).
+struct Where {
+  uint64_t step = 0;
+  Phase phase = Phase::begin;
+  const StepWork* work = nullptr;
+};
+
+/// "step=100 phase=4 (forward) prompt_pieces=1 prompt_rows=2048 decode_sequences=2 decode_rows=12"; rows as planned.
+std::string tell_where(const void* about) {
+  const auto& where = *static_cast<const Where*>(about);
+  std::array<int64_t, 2> entries{}, rows{};  // of decoding sequences, of prompt pieces
+  for (size_t i = 0; i < where.work->plan.rows.size(); ++i) {
+    const size_t prompt = where.work->in_prompt[i] != 0;
+    ++entries[prompt];
+    rows[prompt] += where.work->plan.rows[i].count;
+  }
+  return "step=" + std::to_string(where.step) + " phase=" + std::to_string(int(where.phase)) + " (" +
+         kPhases[size_t(where.phase)] + ") prompt_pieces=" + std::to_string(entries[1]) +
+         " prompt_rows=" + std::to_string(rows[1]) + " decode_sequences=" + std::to_string(entries[0]) +
+         " decode_rows=" + std::to_string(rows[0]);
+}
+
 }  // namespace
 
 Runner::Runner(ModelPort port, const Operations& ops, Queue& queue)
@@ -19,15 +47,23 @@ Runner::Runner(ModelPort port, const Operations& ops, Queue& queue)
 
 void Runner::run(StepWork& work) {
   const auto begun = Clock::now();
+  Where where{++steps_, Phase::begin, &work};
+  const CheckNote note(&tell_where, &where);
   begin_sequences(work);
+  where.phase = Phase::copy;
   for (const BlockCopy& copy : work.plan.copies) port_.copy_block(copy.from, copy.to);
   for (const BlockCopy& copy : work.plan.slot_copies) port_.copy_slot(copy.from, copy.to);
   for (const StepPlan::Restore& one : work.plan.restores) port_.restore_windows(one.slot, one.position, one.bytes);
+  where.phase = Phase::pack;
   resolve(work);
+  where.phase = Phase::forward;
   compute(work);
   const auto computed = Clock::now();
+  where.phase = Phase::choose;
   choose(work);
+  where.phase = Phase::snapshots;
   take_snapshots(work);
+  where.phase = Phase::propose;
   propose(work);
   work.sample_seconds = seconds_since(computed);
   work.total_seconds = seconds_since(begun);

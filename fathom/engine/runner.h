@@ -72,6 +72,7 @@ class Runner {
   std::span<const float> logits(size_t active, int64_t row) const;
 
   ModelPort port_;
+  uint64_t steps_ = 0;  // begun; as the loop numbers them
   BatchBuilder builder_;
   Sampler sampler_;
   VerificationPlanner planner_;

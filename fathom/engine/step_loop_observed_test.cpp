@@ -105,5 +105,29 @@ TEST_P(Observed, TellsWhatRunsAndWaits) {
   EXPECT_EQ(to_string(state).find("token_ids"), std::string::npos);
 }
 
+// Case obs-03: a read out of range in step 100 is told with the step, the phase and the shape of the batch.
+TEST(ObservedDeathTest, ACheckThatFailsInAStepNamesStepPhaseAndShape) {
+  Settings settings;
+  settings.drafts = 0;
+  FakeModel model(settings.shape);
+  ModelPort port = model.port();
+  int64_t calls = 0;
+  port.forward = [&, forward = port.forward](const Batch& batch) {
+    check(++calls < 100, "a row lies in the cache");
+    return forward(batch);
+  };
+  const auto queue = std::move(*reference_backend().open_queue(1));
+  StepLoop loop(options_of(settings), port, reference_operations(), *queue);
+  Request request = greedy(1, 20, 900);
+  request.sampling.ignore_eos = true;
+  ASSERT_TRUE(loop.submit(std::move(request)).ok());
+  EXPECT_DEATH(
+      {
+        for (int step = 0; step < 101; ++step) loop.step();
+      },
+      "a row lies in the cache.* while step=100 phase=4 \\(forward\\) prompt_pieces=0 prompt_rows=0 "
+      "decode_sequences=1 decode_rows=1");
+}
+
 }  // namespace
 }  // namespace fathom
