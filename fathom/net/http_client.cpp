@@ -30,6 +30,7 @@ using Handle = std::unique_ptr<CURL, FreeHandle>;
 struct FreeList {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
+using List = std::unique_ptr<curl_slist, FreeList>;
 
 void add_field_line(HttpFields& fields, std::string_view line) {
   if (line.starts_with("HTTP/")) fields.fields.clear();  // 100 Continue came before: only the last header counts
@@ -127,6 +128,14 @@ void set_common(CURL* handle, Transfer& transfer) {
   curl_easy_setopt(handle, CURLOPT_HTTP_VERSION, long(CURL_HTTP_VERSION_1_1));
 }
 
+/// What the policy's resolver says of the URL's host, in the form that curl takes in place of an answer of the DNS.
+List resolved_names(const std::string& url, const FetchPolicy& policy) {
+  const std::string host = host_of(url);
+  std::string line = host + ":443:";
+  for (const std::string& address : policy.resolve(host)) line += (line.ends_with(':') ? "" : ",") + address;
+  return List(line.ends_with(':') ? nullptr : curl_slist_append(nullptr, line.c_str()));
+}
+
 std::string reason_of(const Transfer& transfer, CURLcode code) {
   return transfer.error[0] != '\0' ? transfer.error : curl_easy_strerror(code);
 }
@@ -168,6 +177,8 @@ Result<FetchedContent> fetch(const std::string& first_url, const FetchLimits& li
     curl_easy_setopt(handle.get(), CURLOPT_TIMEOUT_MS, long(left.count()));
     curl_easy_setopt(handle.get(), CURLOPT_MAXFILESIZE_LARGE, curl_off_t(limits.bytes));
     if (!policy.ca_file.empty()) curl_easy_setopt(handle.get(), CURLOPT_CAINFO, policy.ca_file.c_str());
+    const auto names = policy.resolve ? resolved_names(url, policy) : nullptr;
+    if (names) curl_easy_setopt(handle.get(), CURLOPT_RESOLVE, names.get());
 
     const CURLcode code = curl_easy_perform(handle.get());
     if (transfer.too_long || code == CURLE_FILESIZE_EXCEEDED) {
@@ -177,7 +188,7 @@ Result<FetchedContent> fetch(const std::string& first_url, const FetchLimits& li
     if (stop.stop_requested()) return Error{ErrorCode::interrupted, "the download was stopped", shown(url), ""};
     if (code == CURLE_OPERATION_TIMEDOUT) return late;
     if (code != CURLE_OK && transfer.refused_address) {
-      return Error{ErrorCode::bad_input, "the host's address is not a public one", shown(url),
+      return Error{ErrorCode::failed, "the host's address is not a public one", shown(url),
                    "pass an https URL of a public host, or the image itself as a data URL"};
     }
     if (code != CURLE_OK) {
@@ -247,7 +258,7 @@ Result<EndpointAnswer> HttpClient::send(const EndpointRequest& request, const On
   }
   curl_easy_setopt(handle, CURLOPT_CUSTOMREQUEST, request.method.c_str());
 
-  std::unique_ptr<curl_slist, FreeList> fields;
+  List fields;
   const auto add = [&fields](const std::string& line) {
     fields.reset(curl_slist_append(fields.release(), line.c_str()));
   };

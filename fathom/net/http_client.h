@@ -33,7 +33,8 @@ struct FetchedContent {
 /// redirect; the address that was checked is the address that is called. Certificates are verified. No proxy, cookie,
 /// credential or content decoding; nothing of the environment is used.
 /// Errors: bad_input (URL refused; status other than 200), out_of_range (longer than the limit; too many redirects),
-/// failed (no connection, time over, certificate), interrupted (`stop`). The remedy says what would be accepted.
+/// failed (no connection, time over, certificate, and an address of the inner network: whoever sent the URL must not
+/// learn from the kind of error which names exist there), interrupted (`stop`). The remedy says what would be accepted.
 Result<FetchedContent> fetch_public(const std::string& url, const FetchLimits& limits = {}, std::stop_token stop = {});
 
 /// A request to an endpoint that the user named: no address is refused.

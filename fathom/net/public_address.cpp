@@ -104,6 +104,15 @@ bool is_public_address(std::string_view text) {
   return inet_pton(AF_INET6, address.c_str(), six.data()) == 1 && is_public_ipv6(six);
 }
 
+std::string host_of(std::string_view text) {
+  const std::unique_ptr<CURLU, FreeUrl> url(curl_url());
+  const std::string url_text(text);
+  if (!url || curl_url_set(url.get(), CURLUPART_URL, url_text.c_str(), CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK)
+    return {};
+  const std::string host = part_of(url.get(), CURLUPART_HOST);
+  return host.starts_with('[') ? host.substr(1, host.size() - 2) : host;
+}
+
 Result<void> check_public_url(std::string_view text) {
   const std::string url_text(text);
   const auto refused = [&](const char* what) {

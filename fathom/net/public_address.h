@@ -5,6 +5,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "fathom/base/result.h"
@@ -25,5 +26,8 @@ bool is_public_address(std::string_view address);
 /// the host is an address, a public one (also when it is spelt as one number, in octal or in hexadecimal).
 /// Errors: bad_input with what is wrong.
 Result<void> check_public_url(std::string_view url);
+
+/// The host of a URL as libcurl calls it: without brackets, numbers in dotted form; empty: there is none.
+std::string host_of(std::string_view url);
 
 }  // namespace fathom::net

@@ -4,6 +4,7 @@
 #include <functional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "fathom/net/http_client.h"
 
@@ -14,6 +15,8 @@ struct FetchPolicy {
   std::function<Result<void>(const std::string& url)> url_allowed;  // empty: check_public_url
   std::function<bool(std::string_view address)> address_allowed;    // empty: is_public_address
   std::string ca_file;                                              // empty: the system's
+  /// Answers for the DNS, for port 443; empty, or an empty list: the system's. What it says is checked like any other.
+  std::function<std::vector<std::string>(const std::string& host)> resolve;
 
   bool allows(std::string_view address) const;
 };

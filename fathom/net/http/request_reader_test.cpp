@@ -135,7 +135,6 @@ TEST(RequestReaderTest, EveryMistakeHasItsStatus) {
   EXPECT_EQ(status_of("\x16\x03\x01\x02\x01\x01\xfc\x03\x03"), 400) << "a TLS hello";
   EXPECT_EQ(status_of("BREW / HTTP/1.1\r\n" + host + "\r\n"), 501);
   EXPECT_EQ(status_of("CONNECT example.org:443 HTTP/1.1\r\n" + host + "\r\n"), 501);
-  EXPECT_EQ(status_of("TRACE / HTTP/1.1\r\n" + host + "\r\n"), 501);
   EXPECT_EQ(status_of("GET a HTTP/1.1\r\n" + host + "\r\n"), 400);
   EXPECT_EQ(status_of("GET * HTTP/1.1\r\n" + host + "\r\n"), 400);
   EXPECT_EQ(status_of("GET /a\x01 HTTP/1.1\r\n" + host + "\r\n"), 400);
