@@ -201,12 +201,26 @@ Result<int> run_engine(const Settings& s, const Common& common) {
   return run_bench_engine(load, s.engine, common);
 }
 
+/// The name of an engine option that is not at its default; empty: all are.
+std::string changed_engine_option(EngineSettings given) {
+  EngineSettings fresh;
+  const std::vector<Option> now = engine_options(given), defaults = engine_options(fresh);
+  for (size_t i = 0; i < now.size(); ++i) {
+    if (!now[i].planned && printed(now[i]) != printed(defaults[i])) return "--" + now[i].name;
+  }
+  return {};
+}
+
 Result<int> run_serve(const Settings& s, const Common& common) {
+  if (const std::string changed = changed_engine_option(s.engine); !changed.empty()) {
+    return usage("the endpoint has an engine of its own", changed, "give the option to the server that runs there");
+  }
   for (const auto& [given, name] :
        {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
         std::pair(!s.cached.empty(), "--cached"), std::pair(s.per_operation, "--per-operation"),
         std::pair(s.tokens != "own", "--tokens"), std::pair(s.repeat != 5, "--repeat"),
-        std::pair(s.warmup != 1, "--warmup")}) {
+        std::pair(s.warmup != 1, "--warmup"), std::pair(s.policy != "default", "--codec-policy"),
+        std::pair(!s.tokenizer.empty(), "--tokenizer")}) {
     if (given) return usage("an endpoint takes requests, not cases", name, "say what comes with --rate or --trace");
   }
   const auto most_slowdown = parse_share(s.max_slowdown);

@@ -62,8 +62,9 @@ Result<void> check_settings(const ServeBenchSettings& s) {
   for (const auto& [given, name] :
        {std::pair(s.load.simulate, "--simulate"), std::pair(s.load.hardware != "8xH200", "--hardware"),
         std::pair(s.load.policy != "all", "--policy"), std::pair(s.load.acceptance != "3", "--acceptance"),
-        std::pair(s.load.bias != 0, "--bias"), std::pair(s.load.synchronous, "--synchronous")}) {
-    if (given) return usage("an endpoint is no simulator", name, "use it with fathom bench engine --simulate");
+        std::pair(s.load.bias != 0, "--bias"), std::pair(s.load.synchronous, "--synchronous"),
+        std::pair(!s.load.record.empty(), "--record"), std::pair(!s.load.replay_record.empty(), "--replay-record")}) {
+    if (given) return usage("an endpoint is no simulator", name, "use it with fathom bench engine");
   }
   if (!s.load.trace.empty()) {
     for (const auto& [given, name] :
