@@ -8,6 +8,7 @@ import json
 import os
 import select
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -15,7 +16,7 @@ import time
 import unittest
 from pathlib import Path
 
-from running_server import ROOT, Server
+from running_server import PROGRAM, ROOT, Server, environment
 
 CHROMIUM = os.environ.get("FATHOM_CHROMIUM", "")
 PICTURES = os.environ.get("FATHOM_SCREENSHOTS", "")
@@ -219,6 +220,68 @@ class Page(unittest.TestCase):
         self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), 390)
         self.browser.picture("web-phone")
 
+    def test_everything_can_be_reached_and_done_with_the_keyboard_alone(self):
+        here = "document.activeElement.id || document.activeElement.className"
+        self.browser.run("document.activeElement.blur()")
+        self.browser.press("Tab")
+        self.assertEqual(self.browser.run(here), "skip")
+        self.browser.press("Enter")  # skips to the message field
+        self.assertEqual(self.browser.run(here), "input")
+        self.browser.type("Symbol for phosphorus?")
+        self.browser.press("Enter")
+        self.assertIn("P", self.answer())
+        # Round and round: every control that is shown has its turn, and the place that has the focus is drawn.
+        self.browser.run("document.activeElement.blur()")
+        reached = set()
+        for _ in range(40):
+            self.browser.press("Tab")
+            reached.add(self.browser.run(here))
+            self.assertTrue(self.browser.run("document.activeElement === document.body || document.activeElement.matches(':focus-visible')"))
+        self.assertLessEqual({"tab-chat", "new-chat", "settings-button", "input", "attach", "effort", "send"}, reached)
+        self.browser.run("document.getElementById('settings-button').focus()")
+        self.browser.press("Enter")
+        self.assertEqual(self.browser.run(here), "settings-close")
+        self.browser.press("Escape")
+        self.assertEqual(self.browser.run(here), "settings-button")
+        self.browser.run("document.getElementById('tab-chat').focus()")
+        self.browser.press("ArrowRight")
+        self.assertEqual(self.browser.run(here), "tab-engine")
+        self.assertEqual(self.browser.run("location.hash"), "#engine")
+
+    def test_in_the_dark_the_page_is_dark_and_its_text_can_be_read(self):
+        luminance = """(selector, what) => {
+          let color = 'rgba(0, 0, 0, 0)';
+          for (let e = document.querySelector(selector); e && / 0\\)$/.test(color); e = what === 'color' ? null : e.parentElement)
+            color = getComputedStyle(e)[what];
+          const [r, g, b] = color.match(/[0-9.]+/g).map(x => x / 255).map(x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+          return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        }"""
+        for dark in (False, True):
+            self.browser.screen(1280, 860, dark=dark)
+            page = self.browser.run(f"({luminance})('body', 'backgroundColor')")
+            self.assertTrue(page < 0.05 if dark else page > 0.8, page)
+            for selector in ("h1", "#empty-text", ".examples button strong", ".examples button span", ".hint", "#settings-button"):
+                text, ground = (self.browser.run(f"({luminance})({json.dumps(selector)}, '{what}')") for what in ("color", "backgroundColor"))
+                contrast = (max(text, ground) + 0.05) / (min(text, ground) + 0.05)
+                self.assertGreater(contrast, 4.5, f"{selector}, dark: {dark}")  # WCAG 2.2, 1.4.3
+
+    def test_on_a_phone_nothing_is_wider_than_the_screen_and_all_is_large_enough_for_a_finger(self):
+        self.browser.screen(360, 740, scale=2, touch=True)
+        self.browser.click(".examples button")
+        self.answer()
+        self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), 360)
+        for name in ("tab-engine", "settings-button", "send", "attach"):
+            box = self.browser.run(f"(r => [r.left, r.right, r.width, r.height])(document.getElementById('{name}').getBoundingClientRect())")
+            self.assertGreaterEqual(box[0], 0, name)
+            self.assertLessEqual(box[1], 360, name)
+            self.assertGreaterEqual(min(box[2:]), 24, name)  # WCAG 2.2, 2.5.8
+        self.browser.click("#settings-button")
+        self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), 360)
+        self.browser.click("#settings-close")
+        self.browser.click("#tab-engine")
+        self.browser.wait("document.querySelectorAll('.tile').length > 0")
+        self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), 360)
+
     def test_a_call_gets_its_result_from_the_user(self):
         self.browser.click("#settings-button")
         self.browser.click("#tools-example")
@@ -312,6 +375,34 @@ class Page(unittest.TestCase):
         self.browser.screen(390, 844, touch=True)
         self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), 390)
         self.browser.picture("web-engine-phone")
+
+
+@unittest.skipUnless(CHROMIUM, "FATHOM_CHROMIUM is not set")
+class PageWhileLoading(unittest.TestCase):
+    def test_the_page_is_there_while_the_model_loads_and_says_so(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        # Its weights take some seconds to make.
+        process = subprocess.Popen([PROGRAM, "serve", "--listen", f"127.0.0.1:{port}", "--model", "synthetic:flash-slice,layers=2+2,experts=32,engram-vocab=4000"],
+                                   env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        browser = Browser()
+        try:
+            end = time.monotonic() + SECONDS
+            while time.monotonic() < end:
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.01)
+            browser.screen(1280, 860)
+            browser.call("Page.navigate", url=f"http://127.0.0.1:{port}/")
+            browser.wait("document.getElementById('ready')?.dataset.is === 'no' && document.getElementById('ready').innerText.includes('the model is loading')")
+            browser.wait("document.getElementById('notice').innerText.includes('goes on by itself')")
+            self.assertFalse(browser.run("document.getElementById('notice').classList.contains('bad')"))
+        finally:
+            browser.close()
+            process.terminate()
+            process.wait(SECONDS)
 
 
 @unittest.skipUnless(CHROMIUM, "FATHOM_CHROMIUM is not set")
