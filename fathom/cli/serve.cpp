@@ -15,6 +15,7 @@
 #include "fathom/cli/loaded_model.h"
 #include "fathom/cli/program.h"
 #include "fathom/cli/serve_signals.h"
+#include "fathom/cli/serve_until_end.h"
 #include "fathom/cli/terminal.h"
 #include "fathom/cli/version.h"
 #include "fathom/server/api_server.h"
@@ -32,8 +33,8 @@ struct Settings {
   std::string codec_policy = "default", reasoning_history = "fill", image_urls = "off", role = "normal";
   std::optional<Bytes> max_body, response_store_size;
   int64_t max_queue = 512;
-  std::optional<milliseconds> drain;
-  std::string response_store = "off";
+  std::optional<milliseconds> drain, step_limit;
+  std::string response_store = "off", trace_endpoint;
   bool debug_routes = false, log_prompts = false, no_web = false;
   std::optional<double> replay_sample;
   EngineSettings engine;
@@ -80,6 +81,11 @@ Result<ApiKeys> read_keys(const Settings& s) {
 }
 
 Result<void> check_settings(const Settings& s) {
+  if (!s.trace_endpoint.empty() && !s.trace_endpoint.starts_with("http://") &&
+      !s.trace_endpoint.starts_with("https://")) {
+    return Error{ErrorCode::usage, "\"" + s.trace_endpoint + "\" is no URL", "--trace-endpoint",
+                 "pass the collector's address, as in http://127.0.0.1:4318"};
+  }
   if (s.tls_cert.empty() != s.tls_key.empty()) {
     const bool has_cert = !s.tls_cert.empty();
     return Error{ErrorCode::usage, std::string(has_cert ? "--tls-cert" : "--tls-key") + " without its other half",
@@ -114,7 +120,14 @@ ServiceOptions service_options(const Settings& s, const Engine& engine, const ne
   options.log_prompts = s.log_prompts;
   options.debug_routes = s.debug_routes;
   options.cors_origins = s.cors_origins;
+  options.images.addresses = s.image_urls == "public";
+  if (engine.config().vision) options.blind = "this build of fathom sees no images yet";
   if (!s.no_web) options.page = web_page;
+  if (!s.trace_endpoint.empty()) {
+    options.traces = TraceExportOptions{};
+    options.traces->endpoint = s.trace_endpoint;
+    options.traces->version = options.version;
+  }
   if (s.response_store != "off") {
     ResponseStoreOptions store;
     if (s.response_store != "memory") store.folder = s.response_store;
@@ -190,7 +203,7 @@ Result<int> run_serve(const Settings& s, const Common& common) {
   Log log({.level = *log_level_of(common.log_level), .format = common.json ? LogFormat::json : LogFormat::human});
   net::HttpServerOptions http = http_options(s, *address);
   fit_connections(http.connections);
-  auto server = ApiServer::listen(http, log);
+  auto server = ApiServer::listen(http, log, s.no_web ? PageOf() : PageOf(web_page));
   if (!server) return server.error();
   auto model = load_model(common);
   if (!model) return model.error();
@@ -208,34 +221,23 @@ Result<int> run_serve(const Settings& s, const Common& common) {
   engine_settings.replay_sample = s.replay_sample.value_or(0);
   auto engine = open_engine(*model, engine_settings, common);
   if (!engine) return engine.error();
-  EngineService engine_service(port_of(*engine), {.most_waiting = s.max_queue});
+  EngineServiceOptions service_limits;
+  service_limits.most_waiting = s.max_queue;
+  if (s.step_limit) service_limits.longest_step = *s.step_limit;
+  service_limits.on_death = [&signals](const Error&) { signals.engine_ended(); };
+  EngineService engine_service(port_of(*engine), service_limits);
   auto service = Service::open(*model->tokenizer, engine_service, metrics, log, service_options(s, *engine, http));
   if (!service) return service.error();
+  if (s.image_urls != "off" && !(*service)->blind().empty()) {
+    log.write(LogLevel::warn, "--image-urls " + s.image_urls + " has no effect: " + std::string((*service)->blind()));
+  }
   const std::string line = ready_line(s, *address, (*server)->port(), *model, *engine, *keys, common.json);
   (*service)->set_keys(std::move(*keys));
   (*server)->serve(**service);
   signals.loaded();
   if (auto printed = print(line); !printed) log.write(LogLevel::warn, to_string(printed.error()));
-
-  while (signals.wait() == ServeSignals::Asked::reload) reload(s, **server, **service, log);
-
-  const milliseconds longest = s.drain.value_or(milliseconds(30'000));
-  log.write(LogLevel::info, "draining",
-            {{"open_requests", engine_service.health().open}, {"longest_ms", longest.count()}});
-  engine_service.drain();
-  const bool all = engine_service.wait_until_idle(std::chrono::steady_clock::now() + longest);
-  if (!all)
-    log.write(LogLevel::warn, "not all answers ended in time", {{"open_requests", engine_service.health().open}});
-  // A device that does not come back from its step must not keep the process.
-  if (!all && !engine_service.health().ready && engine_service.health().problem.starts_with("no step")) {
-    log.flush();
-    std::_Exit(kFailed);
-  }
-  (*service)->stop();
-  engine_service.stop();
-  (*server)->stop(milliseconds(5000));  // what is on its way to slow readers
-  log.write(LogLevel::info, "ended");
-  return kDone;
+  return serve_until_end(signals, {**server, **service, engine_service, log, s.drain.value_or(milliseconds(30'000)),
+                                   [&] { reload(s, **server, **service, log); }});
 }
 
 std::vector<Option> network_options(const std::shared_ptr<Settings>& s) {
@@ -286,6 +288,12 @@ std::vector<Option> network_options(const std::shared_ptr<Settings>& s) {
        .fallback = "30s",
        .group = who,
        .target = &s->drain},
+      {.name = "step-limit",
+       .value = "DURATION",
+       .help = "no step for so long while requests are open: /ready says 503",
+       .fallback = "25s",
+       .group = who,
+       .target = &s->step_limit},
   };
 }
 
@@ -314,12 +322,11 @@ std::vector<Option> answer_options(const std::shared_ptr<Settings>& s) {
        .choices = {"fill", "reject"}},
       {.name = "image-urls",
        .value = "U",
-       .help = "off: images by address are refused",
+       .help = "images by address: off refuses them, public downloads them over https",
        .fallback = "off",
        .group = how,
        .target = &s->image_urls,
-       .choices = {"off"},
-       .later = {"public"}},
+       .choices = {"off", "public"}},
       {.name = "response-store",
        .value = "WHERE",
        .help = "off, memory or a folder: what previous_response_id may name",
@@ -355,7 +362,12 @@ std::vector<Option> answer_options(const std::shared_ptr<Settings>& s) {
        .group = see,
        .target = &s->debug_routes},
       {.name = "peer", .planned = true},
-      {.name = "trace-endpoint", .planned = true},
+      {.name = "trace-endpoint",
+       .value = "URL",
+       .help = "send spans of requests to an OpenTelemetry collector (OTLP/HTTP, JSON)",
+       .fallback = "none",
+       .group = see,
+       .target = &s->trace_endpoint},
   };
 }
 

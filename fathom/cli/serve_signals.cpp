@@ -56,10 +56,17 @@ void ServeSignals::loaded() {
   loaded_ = true;
 }
 
+void ServeSignals::engine_ended() {
+  const std::lock_guard lock(mutex_);
+  engine_ended_ = true;
+  changed_.notify_all();
+}
+
 ServeSignals::Asked ServeSignals::wait() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return stop_ || reload_; });
+  changed_.wait(lock, [this] { return stop_ || reload_ || engine_ended_; });
   if (stop_) return Asked::stop;
+  if (engine_ended_) return Asked::engine_ended;
   reload_ = false;
   return Asked::reload;
 }

@@ -20,8 +20,6 @@ const char* word_of(recipe::FinishReason reason) {
   return "stop";
 }
 
-constexpr int kClientGone = 499;  // as nginx logs it; never sent
-
 }  // namespace
 
 Answer::Answer(AnswerPlan plan, std::shared_ptr<net::HttpResponder> responder, EngineService& engine,

@@ -10,7 +10,12 @@ namespace {
 
 constexpr int kLoadingRetrySeconds = 5;
 
-net::HttpAnswer loading_answer(const net::HttpRequest& request) {
+}  // namespace
+
+net::HttpAnswer ApiServer::answer_loading(const net::HttpRequest& request) const {
+  if (page_ && (request.method == "GET" || request.method == "HEAD")) {
+    if (auto page = page_(request)) return std::move(*page);
+  }
   if (request.path == "/health") return json_answer(R"({"status":"ok"})");
   if (request.path == "/ready") {
     net::HttpAnswer answer = json_answer(
@@ -24,14 +29,12 @@ net::HttpAnswer loading_answer(const net::HttpRequest& request) {
       dialect_of(request), recipe::Policy::lenient, Service::new_id("req_"));
 }
 
-}  // namespace
-
-Result<std::unique_ptr<ApiServer>> ApiServer::listen(net::HttpServerOptions http, Log& log) {
-  std::unique_ptr<ApiServer> server(new ApiServer(log));
+Result<std::unique_ptr<ApiServer>> ApiServer::listen(net::HttpServerOptions http, Log& log, PageOf page) {
+  std::unique_ptr<ApiServer> server(new ApiServer(log, std::move(page)));
   ApiServer* self = server.get();
   http.admit = [self](const net::HttpRequest& header) -> std::optional<net::HttpAnswer> {
     Service* service = self->service_.load(std::memory_order_acquire);
-    if (service == nullptr) return loading_answer(header);
+    if (service == nullptr) return self->answer_loading(header);
     return service->admit(header);
   };
   http.refused = [&log](const net::HttpRequest& header, int status) {
@@ -58,7 +61,7 @@ void ApiServer::serve(Service& service) {
 
 void ApiServer::handle(net::HttpRequest request, std::shared_ptr<net::HttpResponder> responder) {
   Service* service = service_.load(std::memory_order_acquire);
-  if (service == nullptr) return responder->respond(loading_answer(request));
+  if (service == nullptr) return responder->respond(answer_loading(request));
   service->handle(std::move(request), std::move(responder));
 }
 

@@ -1,6 +1,7 @@
 // fathom/server/api_server.h
-// The service on a socket: listens at once, so that a port that is taken is told before minutes of loading, answers
-// /health while the model loads and 503 to everything else, then serves until it is drained.
+// The service on a socket: listens at once, so that a port that is taken is told before minutes of loading. While the
+// model loads it answers /health and the page, which then says so, and 503 to everything else. Then it serves until it
+// is drained.
 //
 //   auto server = ApiServer::listen(http, log);       // before the model is loaded
 //   … load the model, open the engine and the service …
@@ -24,7 +25,7 @@ namespace fathom {
 class ApiServer {
  public:
   /// `log` must outlive it. handler, admit and refused of `http` are ours. Errors: those of HttpServer::start.
-  static Result<std::unique_ptr<ApiServer>> listen(net::HttpServerOptions http, Log& log);
+  static Result<std::unique_ptr<ApiServer>> listen(net::HttpServerOptions http, Log& log, PageOf page = {});
   ~ApiServer();  // stop()
 
   /// From now on requests go to `service`, which must outlive stop().
@@ -37,10 +38,12 @@ class ApiServer {
   void stop(std::chrono::milliseconds longest = std::chrono::milliseconds(0));
 
  private:
-  explicit ApiServer(Log& log) : log_(log) {}
+  ApiServer(Log& log, PageOf page) : log_(log), page_(std::move(page)) {}
+  net::HttpAnswer answer_loading(const net::HttpRequest& request) const;
   void handle(net::HttpRequest request, std::shared_ptr<net::HttpResponder> responder);
 
   Log& log_;
+  const PageOf page_;
   std::atomic<Service*> service_ = nullptr;
   std::unique_ptr<net::HttpServer> http_;
 };

@@ -13,7 +13,7 @@ EnginePort port_of(Engine& engine) {
   EnginePort port;
   port.submit = [&engine](Request request) { return engine.submit(std::move(request)); };
   port.cancel = [&engine](RequestId id) { engine.cancel(id); };
-  port.step = [&engine] { return engine.step(); };
+  port.step = [&engine]() -> Result<std::span<const Event>> { return engine.step(); };
   port.idle_work = [&engine] {
     if (engine.idle()) return engine.idle_work();
     engine.step();  // a step behind the last answer is still to be taken back

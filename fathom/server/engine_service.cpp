@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -10,6 +11,8 @@
 #include <unordered_set>
 #include <utility>
 #include <vector>
+
+#include "fathom/base/check_note.h"
 
 namespace fathom {
 namespace {
@@ -37,6 +40,13 @@ Event last_event(FinishReason reason, Error error) {
   Event event;
   event.finish = Finish{reason, std::move(error), {}};
   return event;
+}
+
+/// With the step and the phase that a library's exception came from (case obs-03).
+Error death_of(std::string what) {
+  const std::string notes = take_unwound_notes();
+  return {ErrorCode::failed, "the engine has ended: " + std::move(what) + (notes.empty() ? "" : " (" + notes + ")"), "",
+          "restart the server"};
 }
 
 const Error kStopped{ErrorCode::interrupted, "the server is shutting down", "", "send the request again"};
@@ -70,11 +80,12 @@ struct EngineService::State {
 
   std::thread engine, answers;
 
-  State(EnginePort p, EngineServiceOptions o) : port(std::move(p)), options(o) {}
+  State(EnginePort p, EngineServiceOptions o) : port(std::move(p)), options(std::move(o)) {}
 
   int64_t waiting() const { return std::max<int64_t>(0, open - port.sequences); }
 
   void run_engine();
+  std::optional<Error> step(std::vector<Delivery>& out);
   bool wait_for_work(std::vector<std::pair<OpenRequest, Request>>& new_ones, std::vector<Ticket>& stops);
   void show();
   void admit(OpenRequest one, Request request, std::vector<Delivery>& out);
@@ -95,7 +106,11 @@ bool EngineService::State::wait_for_work(std::vector<std::pair<OpenRequest, Requ
   const auto wanted = [&] { return stopping || !asked.empty() || !by_id.empty() || !looks.empty(); };
   for (bool more = bool(port.idle_work); more && !wanted();) {
     lock.unlock();
-    more = port.idle_work();
+    try {
+      more = port.idle_work();
+    } catch (const std::exception&) {  // nobody waits for it; if the device is gone the next step says so
+      more = false;
+    }
     lock.lock();
   }
   engine_wakes.wait(lock, wanted);
@@ -153,6 +168,29 @@ void EngineService::State::hand_on(std::vector<Delivery>& out) {
   if (wake) answers_wake.notify_one();
 }
 
+/// One step and its events; the error that ends the engine.
+std::optional<Error> EngineService::State::step(std::vector<Delivery>& out) {
+  try {
+    const auto events = port.step();
+    if (!events) return death_of(to_string(events.error()));
+    for (const Event& event : *events) {
+      const auto found = by_id.find(event.request);
+      if (found == by_id.end()) continue;
+      const OpenRequest one = found->second;
+      if (event.finish) {
+        end(one, event, out);
+      } else {
+        out.push_back({one, event});
+      }
+    }
+    return {};
+  } catch (const std::bad_alloc&) {
+    return death_of("it ran out of memory");
+  } catch (const std::exception& thrown) {
+    return death_of(thrown.what());
+  }
+}
+
 void EngineService::State::run_engine() {
   std::vector<std::pair<OpenRequest, Request>> new_ones;
   std::vector<Ticket> stops;
@@ -170,21 +208,8 @@ void EngineService::State::run_engine() {
     stops.clear();
     show();
     if (running && !by_id.empty()) {
-      try {
-        for (const Event& event : port.step()) {
-          const auto found = by_id.find(event.request);
-          if (found == by_id.end()) continue;
-          const OpenRequest one = found->second;
-          if (event.finish) {
-            end(one, event, out);
-          } else {
-            out.push_back({one, event});
-          }
-        }
-      } catch (const std::bad_alloc&) {
-        death = Error{ErrorCode::failed, "the engine ran out of memory and has ended", "", "restart the server"};
-        running = false;
-      }
+      death = step(out);
+      running = !death;
       const std::lock_guard lock(mutex);
       ++steps;
       last_step = Clock::now();
@@ -202,6 +227,7 @@ void EngineService::State::run_engine() {
   show();  // the engine stands still, it may be looked at
   for (auto& [one, request] : new_ones) end(one, last_event(FinishReason::failed, death ? *death : kStopped), out);
   hand_on(out);
+  if (death && options.on_death) options.on_death(*death);
   const std::lock_guard lock(mutex);
   answers_wake.notify_one();
 }
@@ -263,7 +289,7 @@ void EngineService::State::run_answers() {
 }
 
 EngineService::EngineService(EnginePort port, EngineServiceOptions options)
-    : state_(std::make_unique<State>(std::move(port), options)) {
+    : state_(std::make_unique<State>(std::move(port), std::move(options))) {
   State& s = *state_;
   s.engine = std::thread([&s] { s.run_engine(); });
   s.answers = std::thread([&s] { s.run_answers(); });
@@ -318,11 +344,13 @@ EngineHealth EngineService::health() const {
   health.waiting = s.waiting();
   health.steps = s.steps;
   if (s.open > 0) health.step_age = seconds(Clock::now() - std::max(s.last_step, s.busy_since));
+  health.dead = s.died.has_value();
+  health.stuck = !health.dead && health.step_age && *health.step_age > seconds(s.options.longest_step);
   if (s.died) {
     health.problem = s.died->message;
   } else if (s.draining || s.stopping) {
     health.problem = "draining";
-  } else if (health.step_age && *health.step_age > seconds(s.options.most_seconds_a_step)) {
+  } else if (health.stuck) {
     health.problem = "no step for " + std::to_string(int64_t(*health.step_age)) + " s with " + std::to_string(s.open) +
                      (s.open == 1 ? " request open" : " requests open");
   }

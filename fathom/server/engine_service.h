@@ -7,8 +7,9 @@
 //             four times a second it also lets every open sink look at the clock
 //
 // Between them stands one bounded queue: an engine that is faster than the answers waits for them. Cost: two locks a
-// step, whatever the number of streams. A request that cannot be served ends alone, with an event that says why; memory
-// that runs out inside a step ends the engine, and every open request with it, but not the process.
+// step, whatever the number of streams. A request that cannot be served ends alone, with an event that says why. A step
+// that fails as a whole (the device is lost, memory ran out, a library threw) ends the engine, and every open request
+// with it: what the engine knows of its caches is then worth nothing. The process can still tell so, and should end.
 // Source: spec/engine.md; spec/codec-policy.md 5; design/architecture.md 6.
 #pragma once
 #include <chrono>
@@ -32,14 +33,17 @@ struct RequestSink {
 };
 
 struct EngineServiceOptions {
-  int64_t most_waiting = 512;                    // requests beyond those that run; then submit refuses
-  std::chrono::milliseconds tick{250};           // of on_tick
-  std::chrono::seconds most_seconds_a_step{25};  // a step that takes longer makes the service not ready
-  int64_t most_queued_events = 65536;            // between the two threads; then the engine waits
+  int64_t most_waiting = 512;                       // requests beyond those that run; then submit refuses
+  std::chrono::milliseconds tick{250};              // of on_tick
+  std::chrono::milliseconds longest_step{25'000};   // a step that takes longer makes the service not ready
+  int64_t most_queued_events = 65536;               // between the two threads; then the engine waits
+  std::function<void(const Error&)> on_death = {};  // once, from the engine's thread, when health() says why
 };
 
 struct EngineHealth {
   bool ready = true;
+  bool dead = false;    // no request will ever be served again
+  bool stuck = false;   // no step for longer than longest_step while requests are open
   std::string problem;  // why not: "no step for 31 s"
   int64_t open = 0, waiting = 0;
   uint64_t steps = 0;              // so far

@@ -5,7 +5,9 @@
 #include <condition_variable>
 #include <future>
 #include <mutex>
+#include <stdexcept>
 
+#include "fathom/base/check_note.h"
 #include "fathom/server/fake_engine.h"
 
 namespace fathom {
@@ -201,6 +203,29 @@ TEST(EngineServiceTest, MemoryThatRunsOutInAStepEndsTheEngineButNotTheProcess) {
   EXPECT_FALSE(service.health().ready);
 }
 
+// Case obs-03 for what a device's library throws: where it happened is told, not where it was noticed.
+TEST(EngineServiceTest, Case_obs_03_AnEngineThatEndsSaysInWhichPhaseOfWhichStep) {
+  FakeEngine fake;
+  fake.answer = [](const Request&) { return endless(); };
+  const std::string place = "step=100 phase=3 (pack) prompt_pieces=0 prompt_rows=0 decode_sequences=1 decode_rows=6";
+  fake.before_step = [&] {
+    const CheckNote note([](const void* about) { return *static_cast<const std::string*>(about); }, &place);
+    if (fake.steps == 3) throw std::runtime_error("an illegal memory access was encountered");
+  };
+  std::promise<std::string> told;
+  EngineServiceOptions options;
+  options.on_death = [&](const Error& error) { told.set_value(error.message); };
+  EngineService service(fake.port(), options);
+  Listener one;
+  ASSERT_TRUE(service.submit(long_request(), one.sink()));
+  ASSERT_TRUE(one.ended());
+  const std::string why = "the engine has ended: an illegal memory access was encountered (" + place + ")";
+  EXPECT_EQ(told.get_future().get(), why);
+  EXPECT_EQ(one.events.back().finish->error->message, why);
+  EXPECT_TRUE(service.health().dead);
+  EXPECT_EQ(service.health().problem, why);
+}
+
 TEST(EngineServiceTest, ASinkThatRunsOutOfMemoryEndsItsOwnRequest) {
   FakeEngine fake;
   fake.answer = [](const Request& request) { return request.ids[0] == 50 ? endless() : says({10, 1}); };
@@ -221,7 +246,7 @@ TEST(EngineServiceTest, Case_obs_01_AnEngineThatBlocksForEverIsNotReadyAndSaysSo
   std::shared_future<void> released = release.get_future().share();
   fake.answer = [](const Request&) { return says({10, 1}); };
   fake.before_step = [released] { released.wait(); };
-  EngineService service(fake.port(), {.most_seconds_a_step = std::chrono::seconds(0)});
+  EngineService service(fake.port(), {.longest_step = std::chrono::milliseconds(0)});
   EXPECT_TRUE(service.health().ready);
   Listener one, two;
   ASSERT_TRUE(service.submit(prompt(), one.sink()));

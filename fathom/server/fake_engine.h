@@ -34,6 +34,7 @@ class FakeEngine {
   /// What to answer; must be set before use. Called by submit.
   std::function<Script(const Request&)> answer;
   std::function<void()> before_step;  // may sleep, block or throw
+  std::optional<Error> lost;          // what the next step ends with
   std::chrono::microseconds step_time{0};
   RequestLimits limits;
   int sequences = 16;
@@ -43,7 +44,10 @@ class FakeEngine {
     EnginePort out;
     out.submit = [this](Request request) { return submit(std::move(request)); };
     out.cancel = [this](RequestId id) { cancel(id); };
-    out.step = [this] { return step(); };
+    out.step = [this]() -> Result<std::span<const Event>> {
+      const std::span<const Event> events = step();
+      return lost ? Result<std::span<const Event>>(*lost) : events;
+    };
     out.state = [](size_t most_steps) { return R"({"steps":)" + std::to_string(most_steps) + "}"; };
     out.limits = limits;
     out.sequences = sequences;

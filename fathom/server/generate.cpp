@@ -42,6 +42,7 @@ void generate(Service& service, const SharedExchange& exchange, Question questio
   question.request.cache_salt = exchange->key.salt;
   if (!service.options().log_prompts) exchange->request.drop_body();  // it may be large, and the answer long
 
+  exchange->submitted_at = std::chrono::system_clock::now();
   const bool stream = plan.writer.has_value();
   plan.parsing = std::move(question.parsing);
   plan.end_ids = std::move(question.end_ids);

@@ -1,10 +1,12 @@
 // POST /v1/chat/completions, /v1/responses, /v1/messages: the three APIs of the codec.
+#include <memory>
 #include <utility>
 
 #include "fathom/recipe/api/field.h"
 #include "fathom/recipe/codec.h"
 #include "fathom/server/generate.h"
 #include "fathom/server/previous_response.h"
+#include "fathom/server/question_images.h"
 #include "fathom/server/route.h"
 
 namespace fathom {
@@ -25,40 +27,63 @@ To widened(From from) {
   return std::visit([](auto&& one) { return To(std::move(one)); }, std::move(from));
 }
 
-void answer_request(Service& service, const SharedExchange& exchange, recipe::Api api) {
-  const auto refuse = [&](Error error) {
-    service.refuse(*exchange, refusal_of(std::move(error), service.engine().retry_after_seconds()));
-  };
-  const recipe::ConversionOptions& conversion = service.options().conversion;
-  auto tree = recipe::parse_body(exchange->request.body);
-  if (!tree) return refuse(tree.error());
-  std::string input;  // Responses that are kept: the items so far, as JSON
-  if (api == recipe::Api::responses) {
-    auto joined = join_previous(*tree, service.store(), exchange->key.tenant);
-    if (!joined) return refuse(joined.error());
-    input = std::move(*joined);
-  }
-  auto request = recipe::read_request(api, std::move(*tree), conversion);
-  if (!request) return refuse(request.error());
-  auto question = question_of(*request, conversion, service.tokenizer(), service.engine().limits());
-  if (!question) return refuse(question.error());
+void refuse(Service& service, const SharedExchange& exchange, const Error& error) {
+  service.refuse(*exchange, refusal_of(error, service.engine().retry_after_seconds()));
+}
 
+/// What was read of a request, while its images are on their way.
+struct Asked {
+  recipe::CodecRequest request;
+  recipe::Prompt prompt;
+  std::string input;  // Responses that are kept: the items so far, as JSON
+};
+
+void ask(Service& service, const SharedExchange& exchange, Asked& asked, std::vector<ImageData> images) {
+  const recipe::CodecRequest& request = asked.request;
+  auto question = question_of(request, asked.prompt, std::move(images), service.options().see, service.tokenizer(),
+                              service.engine().limits());
+  if (!question) return refuse(service, exchange, question.error());
   AnswerPlan plan = plan_of(service, exchange);
-  const recipe::AnswerIdentity identity{Service::new_id(id_prefix(api)), request->model, service.now()};
-  const bool stream = request->converted.stream;
-  if (stream) plan.writer = widened<StreamWriter>(recipe::make_writer(*request, identity, &service.tokenizer()));
-  if (!stream || !input.empty()) {
-    plan.body = widened<BodyWriter>(recipe::make_body(*request, identity, &service.tokenizer()));
+  const recipe::AnswerIdentity identity{Service::new_id(id_prefix(request.api)), request.model, service.now()};
+  const bool stream = request.converted.stream;
+  if (stream) plan.writer = widened<StreamWriter>(recipe::make_writer(request, identity, &service.tokenizer()));
+  if (!stream || !asked.input.empty()) {
+    plan.body = widened<BodyWriter>(recipe::make_body(request, identity, &service.tokenizer()));
   }
-  if (!input.empty()) {
+  if (!asked.input.empty()) {
     plan.keep = [store = service.store(), id = identity.id, tenant = exchange->key.tenant,
-                 input = std::move(input)](const std::string& body) {
+                 input = std::move(asked.input)](const std::string& body) {
       store->put(id, {tenant, input, body});
     };
   }
-  plan.starts_early = api != recipe::Api::chat_completions;
-  plan.done_frame = api == recipe::Api::chat_completions;
+  plan.starts_early = request.api != recipe::Api::chat_completions;
+  plan.done_frame = request.api == recipe::Api::chat_completions;
   generate(service, exchange, std::move(*question), std::move(plan));
+}
+
+void answer_request(Service& service, const SharedExchange& exchange, recipe::Api api) {
+  const recipe::ConversionOptions& conversion = service.options().conversion;
+  auto tree = recipe::parse_body(exchange->request.body);
+  if (!tree) return refuse(service, exchange, tree.error());
+  std::string input;
+  if (api == recipe::Api::responses) {
+    auto joined = join_previous(*tree, service.store(), exchange->key.tenant);
+    if (!joined) return refuse(service, exchange, joined.error());
+    input = std::move(*joined);
+  }
+  const ImageParts parts = image_parts_of(*tree);
+  auto request = recipe::read_request(api, std::move(*tree), conversion);
+  if (!request) return refuse(service, exchange, request.error());
+  if (auto answerable = check_answerable(*request, service.blind(), parts); !answerable) {
+    return refuse(service, exchange, answerable.error());
+  }
+  const auto asked = std::make_shared<Asked>(Asked{std::move(*request), {}, std::move(input)});
+  asked->prompt = recipe::render(asked->request.converted, conversion);
+  // The prompt has them; they may be large.
+  for (recipe::Message& message : asked->request.converted.conversation.messages) message.images.clear();
+  with_images(service, exchange, asked->prompt, parts, [&service, exchange, asked](std::vector<ImageData> images) {
+    ask(service, exchange, *asked, std::move(images));
+  });
 }
 
 }  // namespace

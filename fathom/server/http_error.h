@@ -17,6 +17,8 @@ enum class Dialect { openai, messages };
 /// By path, and for paths that both families ask (/v1/models) by the header that only Anthropic's clients send.
 Dialect dialect_of(const net::HttpRequest& request);
 
+inline constexpr int kClientGone = 499;  // as nginx logs it; never sent
+
 struct Refusal {
   int status = 400;
   Error error;                  // `message` is the whole text for the client, `where` its path in the body

@@ -27,6 +27,10 @@ Json model_json(Service& service, const std::string& name) {
   model.set("display_name", Json::of(name));
   model.set("owned_by", Json::of("deepseek"));
   model.set("context_length", Json::of(service.engine().limits().context));
+  Json inputs = Json::array();
+  inputs.push(Json::of("text"));
+  if (service.blind().empty()) inputs.push(Json::of("image"));
+  model.set("input_modalities", std::move(inputs));
   return model;
 }
 

@@ -11,11 +11,11 @@
 
 namespace fathom {
 
-Result<void> check_answerable(const recipe::CodecRequest& request) {
-  if (const auto seen = recipe::check_images(request); !seen) {
-    Error error = seen.error();
-    error.message = error.where + ": " + error.message;  // errors of Messages have no other place for the path
-    return told_to_client(std::move(error));
+Result<void> check_answerable(const recipe::CodecRequest& request, std::string_view blind, const ImageParts& parts) {
+  for (const recipe::Message& message : request.converted.conversation.messages) {
+    if (message.images.empty() || blind.empty()) continue;
+    const std::string where = parts_of(message.images, parts)[0];
+    return Error{ErrorCode::usage, where + ": " + std::string(blind) + "; leave the image out", where, ""};
   }
   if (const auto kept = recipe::check_constraint(request, check_constraint); !kept) return told_to_client(kept.error());
   return {};
@@ -36,21 +36,24 @@ Error at_least(Error too_long) {
   return too_long;
 }
 
-Result<Question> question_of(const recipe::CodecRequest& request, const recipe::ConversionOptions& options,
-                             const Tokenizer& tokenizer, const RequestLimits& limits) {
-  if (auto answerable = check_answerable(request); !answerable) return answerable.error();
+Result<Question> question_of(const recipe::CodecRequest& request, const recipe::Prompt& prompt,
+                             std::vector<ImageData> images, const See& see, const Tokenizer& tokenizer,
+                             const RequestLimits& limits) {
   const recipe::ConvertedRequest& converted = request.converted;
   Question question;
-  const recipe::Prompt prompt = recipe::render(converted, options);
   const int64_t least = least_tokens(prompt.text, tokenizer);
   if (auto fits = recipe::resolve_max_tokens(converted, least, limits.context); !fits && least > 0) {
     return at_least(fits.error());
   }
   auto ids = recipe::encode(prompt, tokenizer);
   if (!ids) return ids.error();
-  auto most = recipe::resolve_max_tokens(converted, int64_t(ids->size()), limits.context);
-  if (!most) return most.error();
   question.request.ids = std::move(*ids);
+  question.images = std::move(images);
+  if (!question.images.empty()) {
+    if (auto seen = see(question); !seen) return seen.error();
+  }
+  const auto most = recipe::resolve_max_tokens(converted, int64_t(question.request.ids.size()), limits.context);
+  if (!most) return most.error();
 
   Sampling& sampling = question.request.sampling;
   const recipe::Inference& inference = converted.inference;

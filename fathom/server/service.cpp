@@ -5,6 +5,7 @@
 
 #include "fathom/base/system_memory.h"
 #include "fathom/net/content_encoding.h"
+#include "fathom/server/request_spans.h"
 #include "fathom/server/route.h"
 
 namespace fathom {
@@ -26,31 +27,6 @@ bool is_request_id(std::string_view text) {
   return !text.empty() && text.size() <= 128 && std::all_of(text.begin(), text.end(), plain);
 }
 
-/// 00-<32 hex>-<16 hex>-<2 hex>: https://www.w3.org/TR/trace-context/
-bool is_traceparent(std::string_view text) {
-  if (text.size() != 55 || text[2] != '-' || text[35] != '-' || text[52] != '-') return false;
-  return std::all_of(text.begin(), text.end(),
-                     [](char c) { return c == '-' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-}
-
-std::string listed_routes(bool debug_routes) {
-  std::string list;
-  for (const Route& route : routes()) {
-    if (route.debug && !debug_routes) continue;
-    list += std::string(list.empty() ? "" : ", ") + route.method + " " + route.path;
-  }
-  return list;
-}
-
-std::string allowed_methods(std::string_view path, bool debug_routes) {
-  std::string list = "OPTIONS";
-  for (const char* method : {"GET", "POST", "DELETE"}) {
-    bool other = false;
-    if (find_route(method, path, debug_routes, &other) != nullptr) list += std::string(", ") + method;
-  }
-  return list;
-}
-
 }  // namespace
 
 Service::Service(const Tokenizer& tokenizer, EngineService& engine, Metrics& metrics, Log& log, ServiceOptions options)
@@ -62,7 +38,8 @@ Service::Service(const Tokenizer& tokenizer, EngineService& engine, Metrics& met
       started_(unix_seconds()),
       counted_(metrics),
       keys_(std::make_shared<const ApiKeys>()),
-      workers_(options_.workers, options_.most_jobs) {}
+      workers_(options_.workers, options_.most_jobs),
+      images_(options_.images, log) {}
 
 Service::~Service() { stop(); }
 
@@ -76,10 +53,18 @@ Result<std::unique_ptr<Service>> Service::open(const Tokenizer& tokenizer, Engin
   }
   std::unique_ptr<Service> service(new Service(tokenizer, engine, metrics, log, std::move(options)));
   service->store_ = std::move(store);
+  if (service->options_.traces) {
+    auto traces = TraceExport::open(*service->options_.traces, log);
+    if (!traces) return traces.error();
+    service->traces_ = std::move(*traces);
+  }
   return service;
 }
 
-void Service::stop() { workers_.stop(); }
+void Service::stop() {
+  images_.stop();
+  workers_.stop();
+}
 void Service::set_keys(ApiKeys keys) {
   std::atomic_store(&keys_, std::shared_ptr<const ApiKeys>(std::make_shared<ApiKeys>(std::move(keys))));
 }
@@ -109,6 +94,24 @@ std::string Service::request_id_of(const net::HttpRequest& request) const {
   return given != nullptr && is_request_id(*given) ? *given : new_id("req_");
 }
 
+void Service::begin_trace(Exchange& exchange) const {
+  exchange.begun_at = std::chrono::system_clock::now();
+  if (const std::string* trace = exchange.request.find("traceparent")) exchange.parent = read_traceparent(*trace);
+  if (traces_) exchange.span = new_span(exchange.parent);
+}
+
+std::string Service::trace_of(const Exchange& exchange) {
+  if (exchange.span) return traceparent_of(*exchange.span);
+  return exchange.parent ? traceparent_of(*exchange.parent) : std::string();
+}
+
+void Service::export_spans(const Exchange& exchange, int status, const AnswerOutcome* outcome) {
+  if (!traces_ || !exchange.span || !exchange.span->sampled) return;
+  // Probes are no work that anybody looks for.
+  if (exchange.route != nullptr && !exchange.route->needs_key) return;
+  traces_->add(spans_of(exchange, status, outcome, std::chrono::system_clock::now()));
+}
+
 void Service::add_cors(const net::HttpRequest& request, net::HttpFields& fields) const {
   if (options_.cors_origins.empty()) return;
   const std::string* origin = request.find("origin");
@@ -124,9 +127,7 @@ void Service::add_cors(const net::HttpRequest& request, net::HttpFields& fields)
 net::HttpFields Service::common_fields(const Exchange& exchange) const {
   net::HttpFields fields;
   fields.add("x-request-id", exchange.id).add("request-id", exchange.id);
-  if (const std::string* trace = exchange.request.find("traceparent"); trace != nullptr && is_traceparent(*trace)) {
-    fields.add("traceparent", *trace);
-  }
+  if (const std::string trace = trace_of(exchange); !trace.empty()) fields.add("traceparent", trace);
   add_cors(exchange.request, fields);
   return fields;
 }
@@ -136,7 +137,7 @@ std::optional<net::HttpAnswer> Service::preflight(const net::HttpRequest& reques
   if (request.method != "OPTIONS") return {};
   net::HttpAnswer answer;
   answer.status = 204;
-  const std::string methods = allowed_methods(request.path, options_.debug_routes);
+  const std::string methods = allowed_methods(request);
   answer.fields.add("Allow", methods);
   add_cors(request, answer.fields);
   if (answer.fields.find("Access-Control-Allow-Origin") != nullptr) {
@@ -148,6 +149,29 @@ std::optional<net::HttpAnswer> Service::preflight(const net::HttpRequest& reques
   return answer;
 }
 
+bool Service::is_page(const net::HttpRequest& request) const {
+  return options_.page && options_.page(request).has_value();
+}
+
+std::string Service::listed_routes() const {
+  std::string list = options_.page ? "GET /" : "";
+  for (const Route& route : routes()) {
+    if (route.debug && !options_.debug_routes) continue;
+    list += std::string(list.empty() ? "" : ", ") + route.method + " " + route.path;
+  }
+  return list;
+}
+
+std::string Service::allowed_methods(const net::HttpRequest& request) const {
+  std::string list = "OPTIONS";
+  for (const char* method : {"GET", "POST", "DELETE"}) {
+    bool other = false;
+    if (find_route(method, request.path, options_.debug_routes, &other) != nullptr) list += std::string(", ") + method;
+    if (method == std::string_view("GET") && list.ends_with("GET")) list += ", HEAD";
+  }
+  return list == "OPTIONS" && is_page(request) ? list + ", GET, HEAD" : list;
+}
+
 std::optional<Refusal> Service::refuse_early(const net::HttpRequest& request, const Route*& route, ApiKey& key) const {
   bool other_method = false;
   route = find_route(request.method, request.path, options_.debug_routes, &other_method);
@@ -156,17 +180,11 @@ std::optional<Refusal> Service::refuse_early(const net::HttpRequest& request, co
     const bool reads = request.method == "GET" || request.method == "HEAD";
     if (!other_method && reads && options_.page) return {};
     const std::string what = request.method + " " + request.path;
-    if (other_method) {
+    if (other_method || is_page(request)) {
       return Refusal{
-          405,
-          {ErrorCode::usage,
-           what + " is not served: this path takes " + allowed_methods(request.path, options_.debug_routes), "", ""},
-          0};
+          405, {ErrorCode::usage, what + " is not served: this path takes " + allowed_methods(request), "", ""}, 0};
     }
-    return Refusal{
-        404,
-        {ErrorCode::not_found, what + " is not served: the routes are " + listed_routes(options_.debug_routes), "", ""},
-        0};
+    return Refusal{404, {ErrorCode::not_found, what + " is not served: the routes are " + listed_routes(), "", ""}, 0};
   }
   if (!route->needs_key) return {};
   const auto keys = std::atomic_load(&keys_);
@@ -189,9 +207,15 @@ std::optional<net::HttpAnswer> Service::admit(const net::HttpRequest& header) {
   Exchange exchange;
   exchange.id = request_id_of(header);
   exchange.request.fields = header.fields;
+  exchange.request.method = header.method;
+  exchange.request.path = header.path;
+  exchange.request.peer = header.peer;
+  exchange.route = route;
+  begin_trace(exchange);
   net::HttpAnswer answer = error_answer(*refused, dialect_of(header), options_.conversion.policy, exchange.id);
   for (const net::HttpField& field : common_fields(exchange).fields) answer.fields.add(field.name, field.value);
-  if (refused->status == 405) answer.fields.add("Allow", allowed_methods(header.path, options_.debug_routes));
+  if (refused->status == 405) answer.fields.add("Allow", allowed_methods(header));
+  export_spans(exchange, refused->status, nullptr);
   if (refused->status == 401) counted_.count_refusal(401);
   counted_.count_request(route != nullptr ? route->path : "other", refused->status, 0);
   log_.write(LogLevel::info, "",
@@ -210,6 +234,7 @@ void Service::handle(net::HttpRequest request, std::shared_ptr<net::HttpResponde
   exchange->responder = std::move(responder);
   exchange->id = request_id_of(exchange->request);
   exchange->dialect = dialect_of(exchange->request);
+  begin_trace(*exchange);
   if (auto answer = preflight(exchange->request)) return reply(*exchange, std::move(*answer));
   if (auto refused = refuse_early(exchange->request, exchange->route, exchange->key)) {
     return refuse(*exchange, std::move(*refused));
@@ -217,12 +242,10 @@ void Service::handle(net::HttpRequest request, std::shared_ptr<net::HttpResponde
   if (exchange->route == nullptr) {
     auto page = options_.page(exchange->request);
     if (page) return reply(*exchange, std::move(*page));
-    return refuse(
-        *exchange,
-        {404,
-         {ErrorCode::not_found,
-          exchange->request.path + " is not served: the routes are " + listed_routes(options_.debug_routes), "", ""},
-         0});
+    return refuse(*exchange, {404,
+                              {ErrorCode::not_found,
+                               exchange->request.path + " is not served: the routes are " + listed_routes(), "", ""},
+                              0});
   }
   if (exchange->route->limited) {
     auto admission = limits_.admit(exchange->key, Clock::now());
@@ -267,6 +290,12 @@ void Service::refuse(Exchange& exchange, Refusal refusal) {
   reply(exchange, error_answer(refusal, exchange.dialect, options_.conversion.policy, exchange.id));
 }
 
+void Service::forget(Exchange& exchange) {
+  net::HttpAnswer nobody_reads;
+  nobody_reads.status = kClientGone;
+  reply(exchange, std::move(nobody_reads));
+}
+
 void Service::reply(Exchange& exchange, net::HttpAnswer answer) {
   for (const net::HttpField& field : common_fields(exchange).fields) answer.fields.add(field.name, field.value);
   const net::HttpRequest& request = exchange.request;
@@ -282,6 +311,7 @@ void Service::reply(Exchange& exchange, net::HttpAnswer answer) {
               {"path", request.path},
               {"status", answer.status},
               {"ms", 1000 * seconds}});
+  export_spans(exchange, answer.status, nullptr);
   exchange.responder->respond(std::move(answer));
   exchange.responder.reset();
 }
@@ -298,7 +328,7 @@ void Service::finished(Exchange& exchange, const AnswerOutcome& outcome, bool st
   const double decode_seconds = usage.total_seconds - usage.first_token_seconds;
   const double rate =
       usage.generated_tokens > 1 && decode_seconds > 0 ? double(usage.generated_tokens - 1) / decode_seconds : 0;
-  const std::string* trace = exchange.request.find("traceparent");
+  export_spans(exchange, outcome.status, &outcome);
   log_.write(outcome.status >= 500 ? LogLevel::warn : LogLevel::info, "",
              {{"request", exchange.id},
               {"peer", exchange.request.peer},
@@ -318,7 +348,7 @@ void Service::finished(Exchange& exchange, const AnswerOutcome& outcome, bool st
               {"drafts_accepted", accepted},
               {"ms", 1000 * seconds},
               {"error", outcome.error ? outcome.error->message : std::string()},
-              {"trace", trace != nullptr && is_traceparent(*trace) ? *trace : std::string()}});
+              {"trace", trace_of(exchange)}});
 }
 
 }  // namespace fathom

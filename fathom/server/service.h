@@ -20,15 +20,21 @@
 #include "fathom/server/api_keys.h"
 #include "fathom/server/engine_service.h"
 #include "fathom/server/http_error.h"
+#include "fathom/server/image_fetcher.h"
 #include "fathom/server/key_limits.h"
+#include "fathom/server/question.h"
 #include "fathom/server/response_store.h"
 #include "fathom/server/service_metrics.h"
+#include "fathom/server/trace_export.h"
 #include "fathom/server/work_queue.h"
 #include "fathom/tokenizer/tokenizer.h"
 
 namespace fathom {
 
 struct Route;
+
+/// What a browser gets at a path; nothing: there is no such page. Any method may be asked.
+using PageOf = std::function<std::optional<net::HttpAnswer>(const net::HttpRequest&)>;
 
 struct ServiceOptions {
   recipe::ConversionOptions conversion;
@@ -41,8 +47,11 @@ struct ServiceOptions {
   bool debug_routes = false;
   std::vector<std::string> cors_origins;      // "*" is everybody; empty: no CORS
   std::optional<ResponseStoreOptions> store;  // none: previous_response_id is refused
-  /// A page for GET paths that are no route; nothing: 404.
-  std::function<std::optional<net::HttpAnswer>(const net::HttpRequest&)> page;
+  std::optional<TraceExportOptions> traces;   // none: a traceparent only comes back and stands in the log
+  PageOf page;                                // of GET paths that are no route; may be empty
+  See see;  // question.h; called on workers. Empty: images are refused at once, `blind` says why
+  std::string blind = "the model takes no images";
+  ImageFetcherOptions images;
   std::chrono::milliseconds header_delay{500}, silence{10'000};  // answer.h
 };
 
@@ -56,12 +65,14 @@ struct Exchange {
   ApiKey key;
   KeyLimits::Place place;
   std::chrono::steady_clock::time_point begun;
+  std::chrono::system_clock::time_point begun_at, submitted_at;  // for spans; submitted_at: to the engine
+  std::optional<TraceContext> parent, span;                      // as the client said; ours, when spans are exported
 };
 using SharedExchange = std::shared_ptr<Exchange>;
 
 class Service {
  public:
-  /// All must outlive it. Errors: those of ResponseStore::open.
+  /// All must outlive it. Errors: those of ResponseStore::open and TraceExport::open.
   static Result<std::unique_ptr<Service>> open(const Tokenizer& tokenizer, EngineService& engine, Metrics& metrics,
                                                Log& log, ServiceOptions options);
   ~Service();
@@ -84,15 +95,24 @@ class Service {
   Metrics& metrics() { return metrics_; }
   Log& log() { return log_; }
   ResponseStore* store() { return store_.get(); }
+  ImageFetcher& images() { return images_; }
+  /// Why images are refused; empty: they are not.
+  std::string_view blind() const { return options_.see ? std::string_view() : options_.blind; }
+  /// Runs a job on a worker; false: too many wait.
+  bool work(std::function<void()> job) { return workers_.add(std::move(job)); }
   int64_t now() const;  // Unix seconds
   int64_t started() const { return started_; }
   /// Values of gauges, before they are shown.
   void refresh_metrics();
+  /// The trace that a request belongs to, as a log line names it; empty: none.
+  static std::string trace_of(const Exchange& exchange);
   /// x-request-id, traceparent and CORS: what every answer to this request has.
   net::HttpFields common_fields(const Exchange& exchange) const;
   /// A whole answer that was not generated; logged and counted.
   void reply(Exchange& exchange, net::HttpAnswer answer);
   void refuse(Exchange& exchange, Refusal refusal);
+  /// Of a client that went away before anything was generated.
+  void forget(Exchange& exchange);
   /// The log line and the counts of a generated answer.
   void finished(Exchange& exchange, const AnswerOutcome& outcome, bool stream);
   /// "chatcmpl-" and 24 random letters and digits.
@@ -102,7 +122,12 @@ class Service {
   Service(const Tokenizer& tokenizer, EngineService& engine, Metrics& metrics, Log& log, ServiceOptions options);
   std::optional<Refusal> refuse_early(const net::HttpRequest& request, const Route*& route, ApiKey& key) const;
   std::optional<net::HttpAnswer> preflight(const net::HttpRequest& request) const;
+  bool is_page(const net::HttpRequest& request) const;
+  std::string listed_routes() const;
+  std::string allowed_methods(const net::HttpRequest& request) const;
   std::string request_id_of(const net::HttpRequest& request) const;
+  void begin_trace(Exchange& exchange) const;
+  void export_spans(const Exchange& exchange, int status, const AnswerOutcome* outcome);
   void add_cors(const net::HttpRequest& request, net::HttpFields& fields) const;
   void run(const SharedExchange& exchange);
 
@@ -114,10 +139,12 @@ class Service {
   const int64_t started_;
   ServiceMetrics counted_;
   std::unique_ptr<ResponseStore> store_;
+  std::unique_ptr<TraceExport> traces_;
   std::shared_ptr<const ApiKeys> keys_;  // std::atomic_load and std::atomic_store
   KeyLimits limits_;
   std::function<net::HttpServerCounts()> counts_;
-  WorkQueue workers_;  // last: its threads end before what they use
+  WorkQueue workers_;    // its threads end before what they use
+  ImageFetcher images_;  // last: what it got goes to workers
 };
 
 }  // namespace fathom

@@ -143,7 +143,7 @@ class ServiceTest : public testing::Test {
   }
   void start(EngineServiceOptions engine_options = {}) {
     options.conversion.models = {{"DeepSeek-V4.1-Flash", recipe::ModelVersion::v41}};
-    engine = std::make_unique<EngineService>(fake.port(), engine_options);
+    engine = std::make_unique<EngineService>(fake.port(), std::move(engine_options));
     auto opened = Service::open(mini_tokenizer(), *engine, metrics, log, options);
     ASSERT_TRUE(opened) << to_string(opened.error());
     service = std::move(*opened);

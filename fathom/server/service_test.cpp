@@ -5,6 +5,7 @@
 #include "fathom/server/openapi_document.h"
 #include "fathom/server/route.h"
 #include "fathom/server/service_fixture.h"
+#include "fathom/server/web_page.h"
 
 namespace fathom {
 namespace {
@@ -158,6 +159,17 @@ TEST_F(ServiceTest, AnUnknownPathListsTheRoutesAndAnotherMethodIsNamed) {
   EXPECT_EQ(other->status, 405);
   EXPECT_EQ(other->field("allow"), "OPTIONS, POST");
   EXPECT_EQ(other->at("type").text, "error");
+  EXPECT_EQ(missing->at("error", "message").text.find("GET /,"), std::string::npos);
+}
+
+TEST_F(ServiceTest, ThePageIsAmongThePathsThatAreListed) {
+  options.page = web_page;
+  EXPECT_EQ(ask("GET", "/")->status, 200);
+  EXPECT_NE(ask("GET", "/nothing")->at("error", "message").text.find("GET /, "), std::string::npos);
+  const auto other = ask("POST", "/", "{}");
+  EXPECT_EQ(other->status, 405);
+  EXPECT_EQ(other->field("allow"), "OPTIONS, GET, HEAD");
+  EXPECT_EQ(ask("OPTIONS", "/")->field("allow"), "OPTIONS, GET, HEAD");
 }
 
 TEST_F(ServiceTest, WithKeysOnlyProbesAreOpen) {
@@ -243,7 +255,7 @@ TEST_F(ServiceTest, Case_obs_01_ABlockedEngineIsAliveButNotReady) {
   fake.before_step = [&] {
     while (!release) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
-  start({.most_seconds_a_step = std::chrono::seconds(0)});
+  start({.longest_step = std::chrono::milliseconds(0)});
   Received one, two;
   send(one, request("POST", "/v1/chat/completions", chat()));
   send(two, request("POST", "/v1/chat/completions", chat()));

@@ -1,8 +1,8 @@
 // GET /health, /ready, /metrics, /version, /openapi.json, /debug/state.
 //
-// /health says that the process answers at all; restart it when it does not. /ready says whether a request would be
-// served: 503 while the server drains, when the engine died, and when a step takes so long that the device must be
-// taken for dead. /ready?deep=1 has the engine generate one token first.
+// /health says that the process can serve some time: restart it when it says 503 (the engine has ended) or nothing at
+// all. /ready says whether a request would be served now: 503 also while the server drains, and when a step takes so
+// long that the device must be taken for dead. /ready?deep=1 has the engine generate one token first.
 #include <algorithm>
 #include <charconv>
 #include <memory>
@@ -73,7 +73,14 @@ void run_deep(Service& service, const SharedExchange& exchange) {
 }  // namespace
 
 void answer_health(Service& service, const SharedExchange& exchange) {
-  service.reply(*exchange, json_answer(R"({"status":"ok"})"));
+  const EngineHealth health = service.engine().health();
+  if (!health.dead) return service.reply(*exchange, json_answer(R"({"status":"ok"})"));
+  Json body = Json::object();
+  body.set("status", Json::of("failed"));
+  body.set("reason", Json::of(health.problem));
+  net::HttpAnswer answer = json_answer(to_string(body));
+  answer.status = 503;
+  service.reply(*exchange, std::move(answer));
 }
 
 void answer_ready(Service& service, const SharedExchange& exchange) {
@@ -119,14 +126,13 @@ void answer_state(Service& service, const SharedExchange& exchange) {
   body.set("log_lines_dropped", Json::of(service.log().dropped()));
   body.set("metrics", service.metrics().json());
   std::string text = to_string(body);
-  const bool stuck = health.problem.starts_with("no step");
   const std::string steps = exchange->request.query_value("steps").value_or("100");
   size_t most_steps = 0;
   std::from_chars(steps.data(), steps.data() + steps.size(), most_steps);
   const auto answer = [&service, exchange, text](const std::string& engine) {
     service.reply(*exchange, json_answer(text.substr(0, text.size() - 1) + R"(,"engine":)" + engine + "}"));
   };
-  if (stuck || !service.engine().look(std::min<size_t>(most_steps, 10'000), answer)) answer("null");
+  if (health.stuck || !service.engine().look(std::min<size_t>(most_steps, 10'000), answer)) answer("null");
 }
 
 }  // namespace fathom

@@ -60,6 +60,15 @@ class Conformance(unittest.TestCase):
         self.assertEqual(server.post("/v1/messages", messages_body()).json()["type"], "message")
         self.assertEqual(server.post("/v1/messages", {"model": MODEL}).json()["type"], "error")
 
+    def test_a_body_that_breaks_off_is_told_where(self):
+        whole = json.dumps(chat_body())
+        for cut in (1, 10, len(whole) // 2, len(whole) - 1):
+            error = server.post("/v1/chat/completions", whole[:cut].encode()).json()["error"]
+            self.assertIn("the text ends inside", error["message"])
+            self.assertIn(f"at byte {cut}", error["message"])
+        lines = server.post("/v1/messages", b'{\n  "model": "x",\n  "stream": yes\n}').json()["error"]["message"]
+        self.assertIn("line 3, column 13", lines)
+
     def test_case_http_06_compressed_bodies(self):
         body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}).encode()
         self.assertLess(len(body), 256)
@@ -148,7 +157,13 @@ class Conformance(unittest.TestCase):
         missing = server.post("/v1/nothing", {})
         self.assertEqual(missing.status, 404)
         self.assertIn("/v1/chat/completions", missing.json()["error"]["message"])
+        self.assertIn("GET /, ", missing.json()["error"]["message"])
         self.assertEqual(server.get("/v1/messages").status, 405)
+        for method, path, allowed in (("TRACE", "/v1/messages", "OPTIONS, POST"), ("TRACE", "/health", "OPTIONS, GET, HEAD"),
+                                      ("PUT", "/", "OPTIONS, GET, HEAD")):
+            answer = server.ask(method, path)
+            self.assertEqual((answer.status, answer.headers["Allow"]), (405, allowed), path)
+        self.assertEqual(server.ask("BREW", "/health").status, 501)
         self.assertEqual(server.ask("HEAD", "/health").status, 200)
         self.assertEqual(server.ask("HEAD", "/health").body, b"")
 
@@ -185,8 +200,9 @@ class Security(unittest.TestCase):
     def test_an_image_is_refused_clearly(self):
         content = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]
         error = server.chat(content).json()["error"]
-        self.assertIn("images", error["message"])
-        self.assertTrue(error["param"].startswith("messages[0]"), error)
+        self.assertIn("the model takes no images", error["message"])
+        self.assertEqual(error["param"], "messages[0].content[0]")
+        self.assertEqual(server.get("/v1/models").json()["data"][0]["input_modalities"], ["text"])
 
     def test_case_sec_02_a_deeply_nested_body(self):
         self.assertEqual(server.post("/v1/chat/completions", b"[" * 30000).status, 400)

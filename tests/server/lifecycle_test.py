@@ -1,5 +1,6 @@
 """Start, keys, reload, drain, end: `fathom serve` as an operator sees it."""
 import http.client
+import http.server
 import json
 import shutil
 import signal
@@ -51,7 +52,8 @@ class Start(unittest.TestCase):
         self.fails(2, "--listen", "nowhere", mentions=["--listen"])
         self.fails(2, "--tls-cert", "cert.pem", mentions=["--tls-key"])
         self.fails(2, "--codec-policy", "stricter", mentions=["strict"])
-        self.fails(2, "--image-urls", "public", mentions=["--image-urls"])
+        self.fails(2, "--image-urls", "private", mentions=["--image-urls", "public"])
+        self.fails(2, "--trace-endpoint", "collector:4318", mentions=["--trace-endpoint"])
         self.fails(3, "--api-key-file", "/nonexistent", mentions=["/nonexistent"])
         self.fails(3, "--listen", "127.0.0.1:0", "--model", "/nonexistent", mentions=["/nonexistent"])
         self.fails(2, "--tool-parser", "deepseek_v4", mentions=["--tool-parser"])  # case inst-01
@@ -104,12 +106,42 @@ class Keys(unittest.TestCase):
 
     def test_one_tenant_never_sees_what_another_has_cached(self):
         text = "a very particular story about a fox and a crow and some cheese " * 30
+
+        def asked(key, path, body):
+            """What the answer says of the cache, and the rows of the prompt that were computed."""
+            answer = self.server.post(path, body, {"Authorization": f"Bearer {key}", "x-fathom-receipt": "1"}).json()
+            usage, receipt = answer["usage"], answer["fathom"]
+            if path.endswith("messages"):
+                cached = usage["cache_read_input_tokens"]
+            else:
+                cached = (usage.get("prompt_tokens_details") or usage.get("input_tokens_details"))["cached_tokens"]
+            self.assertEqual(cached, receipt["cached_tokens"])
+            return cached, receipt
+
+        for path, body in (("/v1/chat/completions", chat_body(text)), ("/v1/messages", messages_body("M " + text)),
+                           ("/v1/responses", responses_body("R " + text))):
+            with self.subTest(path):
+                cold, first = asked("secret-of-alice", path, body)
+                warm, second = asked("secret-of-alice", path, body)
+                self.assertEqual((cold, first["encoder_rows"]), (0, first["prompt_tokens"]))
+                self.assertGreaterEqual(warm, 128)
+                self.assertLess(second["encoder_rows"], first["encoder_rows"])
+                # For everybody else nothing of it is there: each row is computed anew.
+                for key in ("secret-of-bob", "secret-of-dora"):
+                    cached, receipt = asked(key, path, body)
+                    self.assertEqual((cached, receipt["replayed_tokens"], receipt["encoder_rows"], receipt["decoder_rows"]),
+                                     (0, 0, first["encoder_rows"], first["decoder_rows"]))
+                self.assertGreaterEqual(asked("secret-of-bob", path, body)[0], 128)
+
+    def test_keys_that_name_the_same_salt_share_and_others_do_not(self):
+        self.file.write_text("secret-of-alice tenant=alice salt=pepper\nsecret-of-bob tenant=bob salt=pepper\nsecret-of-carl tenant=carl salt=ginger\n")
+        self.server.process.send_signal(signal.SIGHUP)
+        self.assertTrue(self.server.wait_for_log("keys were read again"))
+        text = "a story of two houses that share one kitchen and one garden " * 30
         cached = lambda key: self.ask(key, chat_body(text)).json()["usage"]["prompt_tokens_details"]["cached_tokens"]
         self.assertEqual(cached("secret-of-alice"), 0)
-        self.assertGreaterEqual(cached("secret-of-alice"), 128)
-        self.assertEqual(cached("secret-of-bob"), 0)
-        self.assertEqual(cached("secret-of-dora"), 0)
         self.assertGreaterEqual(cached("secret-of-bob"), 128)
+        self.assertEqual(cached("secret-of-carl"), 0)
 
     def test_limits_are_429_with_retry_after(self):
         statuses = [self.ask("secret-of-carl").status for _ in range(3)]
@@ -210,6 +242,49 @@ class End(unittest.TestCase):
 
     def test_ctrl_c_of_an_idle_server_is_a_drain_too(self):
         self.assertEqual(Server().end(signal.SIGINT), 0)
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    """Keeps the spans that it is sent."""
+    got = []
+
+    def do_POST(self):
+        Collector.got.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_):
+        pass
+
+
+class Traces(unittest.TestCase):
+    def test_a_request_is_a_span_of_its_clients_trace(self):
+        collector = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+        thread = threading.Thread(target=collector.serve_forever)
+        thread.start()
+        server = Server("--trace-endpoint", f"http://127.0.0.1:{collector.server_port}")
+        try:
+            trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+            answer = server.post("/v1/chat/completions", chat_body(), {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"})
+            self.assertTrue(answer.headers["traceparent"].startswith(f"00-{trace}-"))
+            self.assertTrue(server.wait_for_log(f"trace={answer.headers['traceparent']}"))
+        finally:
+            self.assertEqual(server.end(), 0)  # which sends what waits
+            collector.shutdown()
+            thread.join()
+            collector.server_close()
+        self.assertEqual({path for path, _ in Collector.got}, {"/v1/traces"})
+        spans = [span for _, body in Collector.got for span in body["resourceSpans"][0]["scopeSpans"][0]["spans"]]
+        names = {span["name"]: span for span in spans}
+        self.assertEqual(set(names), {"POST /v1/chat/completions", "queue", "prefill", "decode"})
+        whole = names["POST /v1/chat/completions"]
+        self.assertEqual((whole["traceId"], whole["parentSpanId"]), (trace, "00f067aa0ba902b7"))
+        for name in ("queue", "prefill", "decode"):
+            self.assertEqual(names[name]["parentSpanId"], whole["spanId"])
+            self.assertLessEqual(int(whole["startTimeUnixNano"]), int(names[name]["startTimeUnixNano"]))
+            self.assertLessEqual(int(names[name]["endTimeUnixNano"]), int(whole["endTimeUnixNano"]))
 
 
 class Store(unittest.TestCase):

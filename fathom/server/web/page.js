@@ -170,7 +170,8 @@ async function connect() {
   } catch (failure) {
     if (failure.status === 401) return askKey();
     waiting = true;
-    notice(`${failure.title}. ${failure.text}`, true);
+    const loading = failure.status === 503;
+    notice(loading ? "The server is not ready yet: its model may still be loading. This page goes on by itself when it is." : `${failure.title}. ${failure.text}`, !loading);
     setTimeout(connect, 3000);
   }
 }
