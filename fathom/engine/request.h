@@ -110,6 +110,7 @@ struct Event {
   std::vector<int32_t> ids;
   std::vector<TokenLogprob> logprobs;          // one a token, when asked for
   std::vector<TokenLogprob> prompt_logprobs;   // with the first tokens: prompt positions 1, 2, ...
+  std::optional<int64_t> cached_tokens;        // with the first tokens: as usage will tell
   int drafts = 0, accepted = 0;                // verified in this step
   std::array<float, kMaxDrafts> confidence{};  // of each of those drafts that it would be accepted; NaN: not known
   std::optional<Finish> finish;

@@ -59,11 +59,13 @@ void StepLoop::tell(StepWork& work, size_t entry, const Outcome& outcome, Clock:
   Record& record = records_.at(outcome.sequence);
   EntryReport& report = work.reports[entry];
   const auto kept = work.result.of(entry).first(size_t(outcome.kept));
-  if (record.usage.generated_tokens == 0) record.usage.first_token_seconds = seconds(now - record.submitted);
+  const bool first = record.usage.generated_tokens == 0;
+  if (first) record.usage.first_token_seconds = seconds(now - record.submitted);
   record.usage.generated_tokens += outcome.kept;
   if (options_.statistics != nullptr) options_.statistics->bring(record.progress, this->now(), outcome.kept);
   Event& event = events_.emplace_back();
   event.request = outcome.sequence;
+  if (first) event.cached_tokens = record.usage.cached_tokens;
   event.drafts = report.drafts;
   event.accepted = report.drafts == 0 ? 0 : std::min(report.drafts, int(work.result.of(entry).size()) - 1);
   event.confidence = report.verified_confidence;

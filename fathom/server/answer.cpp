@@ -46,6 +46,7 @@ void Answer::on_event(const Event& event) {
 }
 
 void Answer::feed(const Event& event) {
+  if (event.cached_tokens) cached_tokens_ = *event.cached_tokens;
   if (event.ids.empty()) return;
   std::span<const int32_t> ids = event.ids;
   // The token that ended the answer is no text, but it was generated and is counted.
@@ -98,7 +99,8 @@ void Answer::begin_stream() {
 
 void Answer::start() {
   if (std::exchange(started_, true)) return;
-  const recipe::AnswerStart opening{{plan_.prompt_tokens, 0}, plan_.fingerprint, !plan_.fingerprint.empty()};
+  const recipe::AnswerStart opening{
+      {plan_.prompt_tokens, cached_tokens_}, plan_.fingerprint, !plan_.fingerprint.empty()};
   std::visit([&](auto& writer) { writer.start(opening, wire_); }, *plan_.writer);
 }
 

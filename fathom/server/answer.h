@@ -101,10 +101,11 @@ class Answer {
   std::string frames_;
   std::vector<recipe::TokenLogprob> logprobs_;
   Clock::time_point last_write_;
-  bool header_sent_ = false;  // begin_stream was called
-  bool started_ = false;      // the opening events are out
-  bool stopped_ = false;      // a stop text was found
-  bool given_up_ = false;     // nobody reads any more
+  int64_t cached_tokens_ = 0;  // of the prompt; known with the first token
+  bool header_sent_ = false;   // begin_stream was called
+  bool started_ = false;       // the opening events are out
+  bool stopped_ = false;       // a stop text was found
+  bool given_up_ = false;      // nobody reads any more
   AnswerOutcome outcome_;
 };
 

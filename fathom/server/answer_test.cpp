@@ -89,6 +89,34 @@ TEST_F(AnswerTest, AMessagesStreamHasTheEventsOfThatApi) {
                                              "content_block_stop", "message_delta", "message_stop"}));
 }
 
+// Clients of Messages show what was read from the cache when an answer begins.
+TEST_F(AnswerTest, AMessagesStreamCountsWhatWasCachedFromItsFirstEventOn) {
+  fake.answer = [this](const Request&) { return says("Hi", 3); };
+  const auto events = ask("POST", "/v1/messages", messages(R"(,"stream":true)"))->events();
+  const Json start = tree_of(events[0].data);
+  const Json& usage = *start.find("message")->find("usage");
+  EXPECT_EQ(usage.find("cache_read_input_tokens")->as_int64(), 3);
+  EXPECT_EQ(usage.find("input_tokens")->as_int64(), 2);
+  const Json delta = tree_of(events[events.size() - 2].data);
+  EXPECT_EQ(delta.find("usage")->find("cache_read_input_tokens")->as_int64(), 3);
+}
+
+// When the header cannot wait for the first token, nothing is known yet, and the last event corrects it.
+TEST_F(AnswerTest, AMessagesStreamThatBeginsBeforeItsFirstTokenIsCorrectedAtTheEnd) {
+  options.header_delay = std::chrono::milliseconds(0);
+  fake.step_time = std::chrono::milliseconds(20);
+  fake.answer = [this](const Request&) {
+    auto script = says("Hi", 3);
+    script.prefill_steps = 30;
+    return script;
+  };
+  start({.tick = std::chrono::milliseconds(5)});
+  const auto events = ask("POST", "/v1/messages", messages(R"(,"stream":true)"))->events();
+  const Json first = tree_of(events[0].data), delta = tree_of(events[events.size() - 2].data);
+  EXPECT_EQ(first.find("message")->find("usage")->find("cache_read_input_tokens")->as_int64(), 0);
+  EXPECT_EQ(delta.find("usage")->find("cache_read_input_tokens")->as_int64(), 3);
+}
+
 TEST_F(AnswerTest, AResponsesStreamHasTheEventsOfThatApiInSequence) {
   const auto answer = ask("POST", "/v1/responses", responses(R"(,"stream":true)"));
   const auto events = answer->events();

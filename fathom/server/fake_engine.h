@@ -107,7 +107,10 @@ class FakeEngine {
     Event event;
     event.request = one.id;
     event.ids.push_back(one.script.ids[one.next++]);
-    if (one.usage.generated_tokens++ == 0) one.usage.first_token_seconds = since(one);
+    if (one.usage.generated_tokens++ == 0) {
+      one.usage.first_token_seconds = since(one);
+      event.cached_tokens = one.script.cached_tokens;
+    }
     const bool last = one.next == one.script.ids.size() && !one.script.fails_after;
     const bool full = one.most > 0 && int64_t(one.next) == one.most;
     if (last || full) {
