@@ -28,8 +28,8 @@ struct Span {
 };
 
 struct TraceExportOptions {
-  std::string endpoint;  // http(s)://HOST:PORT, then its /v1/traces, or with a path of its own
-  std::string version;   // of the service, as its resource says
+  std::string endpoint = {};  // http(s)://HOST:PORT, then its /v1/traces, or with a path of its own
+  std::string version = {};   // of the service, as its resource says
   int64_t most_waiting = 8192;
   int64_t most_sent = 512;                // spans of one message
   std::chrono::milliseconds wait{2'000};  // for more of them
