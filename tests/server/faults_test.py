@@ -587,7 +587,8 @@ class SlowSenders(FaultTest):
                 most_descriptors=slow.most, slowest_health=others.slowest["/health"], slowest_chat=others.slowest["chat"])
         self.assertIsNotNone(wait_until(lambda: slow.server.descriptors() <= slow.before[0]))
         if not SANITIZED:
-            self.assertLess(slow.server.resident_kib(), slow.before[1] + 12 * 1024)
+            # What the others ask meanwhile fills the log of the last 10,000 steps: 17 MiB on a quick machine.
+            self.assertLess(slow.server.resident_kib(), slow.before[1] + 32 * 1024)
 
 
 if __name__ == "__main__":
