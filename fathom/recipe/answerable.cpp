@@ -5,18 +5,19 @@
 namespace fathom::recipe {
 namespace {
 
-using Kind = grammar::Constraint::Kind;
+using ConstraintKind = grammar::Constraint::Kind;
 
 /// The member of the request that asked for the constraint, and the path behind it.
 void place(Error& error, const grammar::Constraint& constraint, Api api) {
-  if (constraint.kind == Kind::tool_call || constraint.kind == Kind::tool_call_required) return;  // a path in "tools"
+  if (constraint.kind == ConstraintKind::tool_call || constraint.kind == ConstraintKind::tool_call_required)
+    return;  // a path in "tools"
   const std::string inner = std::move(error.where);
   const bool responses = api == Api::responses;
   error.where = responses ? "text.format" : "response_format";
-  if (constraint.kind == Kind::json) error.where += responses ? ".schema" : ".json_schema.schema";
-  if (constraint.kind == Kind::regex) error.where += ".regex";
+  if (constraint.kind == ConstraintKind::json) error.where += responses ? ".schema" : ".json_schema.schema";
+  if (constraint.kind == ConstraintKind::regex) error.where += ".regex";
   if (inner.empty()) return;
-  if (constraint.kind == Kind::json && !inner.starts_with('#')) {
+  if (constraint.kind == ConstraintKind::json && !inner.starts_with('#')) {
     error.where += (inner.starts_with('[') ? "" : ".") + inner;
   } else {
     error.message += " (" + inner + ")";
@@ -26,7 +27,7 @@ void place(Error& error, const grammar::Constraint& constraint, Api api) {
 }  // namespace
 
 bool is_promise(const grammar::Constraint& constraint) {
-  return constraint.kind != Kind::tool_call ||
+  return constraint.kind != ConstraintKind::tool_call ||
          std::any_of(constraint.tools.begin(), constraint.tools.end(), [](const auto& tool) { return tool.strict; });
 }
 
