@@ -155,7 +155,7 @@ void run_linear(Queue& queue, const Linear& op, const ProductVariant& variant) {
   check(op.x.cols() == columns * op.groups, "linear: x has groups * K columns");
   check(op.out.rows == op.x.rows() && op.out.cols == op.weight.rows(), "linear: out is [rows, N]");
   if (op.x.rows() == 0) return;
-  const ProductKernels& kernels = variant.pick(op.x.dtype(), op.weight.dtype());
+  const ProductKernels& kernels = variant.pick(op.x.dtype(), op.weight.dtype(), op.out.dtype);
   jobs.clear();
   for (int g = 0; g < op.groups; ++g) {
     jobs.push_back({&op.weight, g * outputs, outputs, g * columns, 0, nullptr, op.x.rows(), op.out});
@@ -177,7 +177,7 @@ void run_grouped_linear(Queue& queue, const GroupedLinear& op, const ProductVari
     jobs.push_back({&weight, 0, weight.rows(), 0, begin, x_row, end - begin, op.out.slice(begin, end - begin)});
   }
   if (jobs.empty()) return;
-  const ProductKernels& kernels = variant.pick(op.x.dtype(), jobs[0].weight->dtype());
+  const ProductKernels& kernels = variant.pick(op.x.dtype(), jobs[0].weight->dtype(), op.out.dtype);
   run_jobs(queue, {&kernels, variant.f32, &op.x, op.x.cols(), next_number()}, jobs);
 }
 

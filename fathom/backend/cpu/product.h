@@ -115,8 +115,11 @@ struct ProductVariant {
   const ProductKernels* bf16 = nullptr;
   bool wide = false;  // AVX-512, for what goes with the products
 
-  const ProductKernels& pick(DType x, DType weight) const {
-    return bf16 && x != DType::f32 && weight != DType::f32 ? *bf16 : *f32;
+  /// Codes whose product is wanted as float belong to a float mode (Engram's rows do): it is compared with the
+  /// reference closely enough to be computed as spec/model.md 3.3 writes it, block by block.
+  const ProductKernels& pick(DType x, DType weight, DType out) const {
+    const bool float_mode = x == DType::f32 || (x == DType::f8_e4m3 && out == DType::f32);
+    return bf16 && !float_mode && weight != DType::f32 ? *bf16 : *f32;
   }
 };
 

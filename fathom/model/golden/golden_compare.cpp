@@ -82,11 +82,7 @@ GoldenRow compare_stage(std::string stage, std::span<const float> found, std::sp
   out.place = "[" + std::to_string(worst / length) + ", " + std::to_string(worst % length) + "]";
   bool ok = !not_a_number;
   const bool graded = tolerance.max_abs > 0 || (tolerance.max_of_all == 0 && tolerance.mean_abs == 0);
-  // A share below 1 is there for rows that a flipped code moves, and one may flip among few rows too: where the whole
-  // is bounded, one of 8 to 19 rows may be such a row.
-  const double spare = tolerance.share < 1 && tolerance.max_of_all > 0 && rows >= 8 ? 1 : 0;
-  const double moved = std::max((1 - tolerance.share) * double(rows), spare);
-  if (graded) ok = ok && double(rows - good_rows) <= moved;
+  if (graded) ok = ok && double(good_rows) >= tolerance.share * double(rows);
   if (tolerance.max_of_all > 0) ok = ok && out.max_abs <= tolerance.max_of_all;
   if (tolerance.mean_abs > 0) ok = ok && out.mean_abs <= tolerance.mean_abs;
   if (tolerance.same_argmax) ok = ok && argmax_holds;
