@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <random>
 
@@ -197,6 +198,53 @@ TEST(DraftGuard, RunsTheScheduledPolicyWhileNothingSpeaksAgainstIt) {
   EXPECT_GT(trials, 5'000 * 0.01);
   EXPECT_NEAR(guard.report(4).tokens_per_second[size_t(DraftPolicy::none)], 600, 1);
   EXPECT_EQ(guard.report(300).seconds, 0) << "other loads know nothing of it";
+}
+
+/// Steps of four sequences, 10 ms each; what a policy's step brings. Returns how often each was chosen.
+std::array<int, 3> run(DraftGuard& guard, int steps, std::array<int64_t, 3> brings, double none_forecast) {
+  std::array<int, 3> chosen{};
+  for (int step = 0; step < steps; ++step) {
+    const DraftPolicy policy = guard.choose(4, none_forecast);
+    ++chosen[size_t(policy)];
+    guard.record(4, policy, brings[size_t(policy)], 0.01);
+  }
+  return chosen;
+}
+
+constexpr double kNothingIsKnown = std::numeric_limits<double>::infinity();
+
+// What `none` brings does not depend on the text, so its trials may cost a third of what the other's may.
+TEST(DraftGuard, DecodingWithoutDraftsIsTriedSeldom) {
+  DraftGuard guard;
+  const auto chosen = run(guard, 20'000, {4, 4, 12}, kNothingIsKnown);  // both are a third as good as scheduled
+  const double none = chosen[size_t(DraftPolicy::none)], fixed = chosen[size_t(DraftPolicy::fixed)];
+  EXPECT_LE(none * 2 / 3, 20'000 * DraftGuard::kQuietBudget + DraftGuard::kTrial);
+  EXPECT_LE(fixed * 2 / 3, 20'000 * DraftGuard::kBudget + DraftGuard::kTrial);
+  EXPECT_GT(fixed, 2 * none);
+}
+
+TEST(DraftGuard, WhatTheCostCurveCallsClearlyWorseIsNotTriedAtOnce) {
+  DraftGuard told, untold;
+  EXPECT_EQ(run(told, 300, {4, 12, 12}, 400)[size_t(DraftPolicy::none)], 0);
+  EXPECT_GE(run(untold, 300, {4, 12, 12}, kNothingIsKnown)[size_t(DraftPolicy::none)], DraftGuard::kTrial);
+  EXPECT_GE(run(told, 20'000, {4, 12, 12}, 400)[size_t(DraftPolicy::none)], DraftGuard::kTrial) << "but in the end";
+}
+
+// The text changes and drafts bring nothing any more: `none` is known from long ago, looked at again, and runs. When it
+// has become worse too, the look costs one trial and nothing changes.
+TEST(DraftGuard, AnOldEstimateIsTriedBeforeItIsActedUpon) {
+  for (const bool good : {true, false}) {
+    DraftGuard guard;
+    run(guard, 5'000, {8, 12, 12}, kNothingIsKnown);
+    ASSERT_NE(guard.report(4).runs, DraftPolicy::none);
+    const auto chosen = run(guard, 200, {good ? 8 : 1, 4, 4}, kNothingIsKnown);
+    if (good) {
+      EXPECT_EQ(guard.report(4).runs, DraftPolicy::none);
+    } else {
+      EXPECT_NE(guard.report(4).runs, DraftPolicy::none);
+      EXPECT_LE(chosen[size_t(DraftPolicy::none)], 3 * DraftGuard::kTrial);
+    }
+  }
 }
 
 }  // namespace
