@@ -242,18 +242,7 @@ __global__ void __launch_bounds__(32 * WarpsN * WarpsX)
     }
     if constexpr (!Split) {
       if ((step + 1) % per_segment == 0 || step + 1 == steps) {
-        const bool is_first = step < per_segment;
-#pragma unroll
-        for (int m = 0; m < MTiles; ++m) {
-#pragma unroll
-          for (int n = 0; n < NTiles; ++n) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-              total[m][n][i] = is_first ? sum[m][n][i] : total[m][n][i] + sum[m][n][i];
-              sum[m][n][i] = 0;
-            }
-          }
-        }
+        end_segment(sum, total, step < per_segment);
       }
     }
   }

@@ -135,6 +135,23 @@ __device__ inline bool find_expert(const Product& p, int64_t tile, Place& place)
   return true;
 }
 
+/// Adds the sums of a segment of columns to the totals, in rising order of segments, and begins the next one at 0.
+template <int MTiles, int NTiles>
+__device__ __forceinline__ void end_segment(float (&sum)[MTiles][NTiles][4], float (&total)[MTiles][NTiles][4],
+                                            bool is_first) {
+#pragma unroll
+  for (int m = 0; m < MTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < NTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        total[m][n][i] = is_first ? sum[m][n][i] : total[m][n][i] + sum[m][n][i];
+        sum[m][n][i] = 0;
+      }
+    }
+  }
+}
+
 // Stores a tile's sums. In the split form of several segments they are parts, and the block that ends last adds them in
 // the segments' order.
 template <int MTiles, int NTiles, int WarpsN, int WarpsX, bool Split, class Sum>
@@ -321,18 +338,7 @@ __global__ void __launch_bounds__(32 * WarpsN * WarpsX)
       }
       if constexpr (!Split) {
         if ((chunk + 1) % per_segment == 0 || chunk + 1 == chunks) {
-          const bool is_first = chunk < per_segment;
-#pragma unroll
-          for (int m = 0; m < MTiles; ++m) {
-#pragma unroll
-            for (int n = 0; n < NTiles; ++n) {
-#pragma unroll
-              for (int i = 0; i < 4; ++i) {
-                total[m][n][i] = is_first ? sum[m][n][i] : total[m][n][i] + sum[m][n][i];
-                sum[m][n][i] = 0;
-              }
-            }
-          }
+          end_segment(sum, total, chunk < per_segment);
         }
       }
     }
