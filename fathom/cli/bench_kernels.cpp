@@ -248,8 +248,8 @@ class KernelBench {
                                     again->int8 / first.int8, again->f32 / first.f32});
       if (most < kDisturbed) continue;
       progress_.finish();
-      print_note("fathom: with " + std::to_string(first.threads) + " threads this machine can do " +
-                 fixed(100 * (most - 1), 0) +
+      print_note("fathom: with " + std::to_string(first.threads) + (first.threads == 1 ? " thread" : " threads") +
+                 " this machine can do " + fixed(100 * (most - 1), 0) +
                  " % more than was measured at the start: the shares are too high; run it again on a quiet machine\n");
     }
     progress_.finish();

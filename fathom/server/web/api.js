@@ -24,9 +24,9 @@ export async function getJson(path, statuses = []) {
   return response.json();
 }
 
-export async function getText(path) {
+export async function getText(path, statuses = []) {
   const response = await send(path, { headers: headers() });
-  if (!response.ok) throw await failureOf(response);
+  if (!response.ok && !statuses.includes(response.status)) throw await failureOf(response);
   return response.text();
 }
 

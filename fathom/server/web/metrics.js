@@ -64,7 +64,8 @@ async function read() {
   if (asking || document.hidden) return;
   asking = true;
   try {
-    const [text, ready] = await Promise.all([getText("metrics"), getJson("ready", [503])]);
+    // While the model loads there are no metrics (503, in which no line of them is found), but /ready says why.
+    const [text, ready] = await Promise.all([getText("metrics", [503]), getJson("ready", [503])]);
     const sample = new Sample(parse(text), ready, performance.now() / 1000);
     samples.push(sample);
     if (samples.length > KEPT) samples.shift();
