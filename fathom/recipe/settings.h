@@ -78,9 +78,21 @@ struct ConvertedRequest {
   bool found_patch = false;  // Responses, V4.1: a tool search found the custom tool apply_patch
 };
 
-/// The number of tokens to generate at most. `prompt_tokens` counts every image in full.
+/// What does not fit a model's context, and by how much. `counted` false: the prompt has at least so many tokens.
+/// `part`: what clients call it, "messages" or "prompt".
+struct TokenDemand {
+  int64_t prompt = 0, completion = 0;
+  bool counted = true;
+  std::string_view part = "messages";
+};
+/// The error in the words of deepseek-recipe.
+Error too_many_tokens(const TokenDemand& demand, int64_t context_limit);
+
+/// The number of tokens to generate at most. `prompt_tokens` counts every image in full; `counted` as in
+/// TokenDemand.
 /// Errors: out_of_range (code context_length_exceeded in the body) when the prompt, or prompt and requested tokens
 /// together, do not fit `context_limit`. Source: spec/recipe.md 1.1.
-Result<int64_t> resolve_max_tokens(const ConvertedRequest& request, int64_t prompt_tokens, int64_t context_limit);
+Result<int64_t> resolve_max_tokens(const ConvertedRequest& request, int64_t prompt_tokens, int64_t context_limit,
+                                   bool counted = true);
 
 }  // namespace fathom::recipe

@@ -29,21 +29,15 @@ int64_t least_tokens(std::string_view text, const Tokenizer& tokenizer) {
   return int64_t(text.size() / longest);
 }
 
-Error at_least(Error too_long) {
-  constexpr std::string_view kBefore = "you requested ";
-  const size_t at = too_long.message.find(kBefore);
-  if (at != std::string::npos) too_long.message.insert(at + kBefore.size(), "at least ");
-  return too_long;
-}
-
 Result<Question> question_of(const recipe::CodecRequest& request, const recipe::Prompt& prompt,
                              std::vector<ImageData> images, const See& see, const Tokenizer& tokenizer,
                              const RequestLimits& limits) {
   const recipe::ConvertedRequest& converted = request.converted;
   Question question;
   const int64_t least = least_tokens(prompt.text, tokenizer);
-  if (auto fits = recipe::resolve_max_tokens(converted, least, limits.context); !fits && least > 0) {
-    return at_least(fits.error());
+  if (least > 0) {
+    const auto fits = recipe::resolve_max_tokens(converted, least, limits.context, false);
+    if (!fits) return fits.error();
   }
   auto ids = recipe::encode(prompt, tokenizer);
   if (!ids) return ids.error();

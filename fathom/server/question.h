@@ -32,9 +32,6 @@ Result<void> check_answerable(const recipe::CodecRequest& request, std::string_v
 /// Encoding takes 10 to 30 times the memory of the text, so what cannot fit is not encoded to learn by how much.
 int64_t least_tokens(std::string_view text, const Tokenizer& tokenizer);
 
-/// An error about too many tokens, of which only the least number is known.
-Error at_least(Error too_long);
-
 /// What a model that sees images makes of those of a question: longer prompts and rows beside them. May take long.
 /// Errors: the answer to the request.
 using See = std::function<Result<void>(Question&)>;

@@ -114,14 +114,6 @@ recipe::Parsing plain_parsing(std::vector<std::string> stops) {
   return parsing;
 }
 
-Error too_long(int64_t prompt, int64_t wanted, int64_t context) {
-  return {ErrorCode::out_of_range,
-          "This model's maximum context length is " + std::to_string(context) + " tokens. However, you requested " +
-              std::to_string(prompt + wanted) + " tokens (" + std::to_string(prompt) + " in the prompt, " +
-              std::to_string(wanted) + " in the completion). Please reduce the length of the prompt or completion.",
-          "", ""};
-}
-
 }  // namespace
 
 Result<TextCompletionRequest> read_text_completion(std::string_view text, const Tokenizer& tokenizer,
@@ -136,7 +128,7 @@ Result<TextCompletionRequest> read_text_completion(std::string_view text, const 
   Request& request = out.question.request;
   if (const Json* prompt = tree->find("prompt"); prompt != nullptr && prompt->is_string()) {
     const int64_t least = least_tokens(prompt->text, tokenizer);
-    if (least > limits.context) return at_least(too_long(least, 0, limits.context));
+    if (least > limits.context) return recipe::too_many_tokens({least, 0, false, "prompt"}, limits.context);
   }
   request.ids = tokens_of(body["prompt"], with_special, tokenizer);
   refuse_unsupported(body);
@@ -152,7 +144,7 @@ Result<TextCompletionRequest> read_text_completion(std::string_view text, const 
   const auto prompt_tokens = int64_t(request.ids.size());
   const int64_t room = std::max<int64_t>(limits.context - prompt_tokens, 0);
   const int64_t most = asked ? int64_t(*asked) : std::min<int64_t>(kDefaultTokens, room);
-  if (most > room || room == 0) return too_long(prompt_tokens, most, limits.context);
+  if (most > room || room == 0) return recipe::too_many_tokens({prompt_tokens, most, true, "prompt"}, limits.context);
   request.sampling.max_tokens = most;
   out.question.end_ids = request.sampling.stop_ids;
   if (!request.sampling.ignore_eos) out.question.end_ids.push_back(limits.eos_id);
