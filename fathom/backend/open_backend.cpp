@@ -4,12 +4,13 @@ namespace fathom {
 
 std::vector<std::string> present_backends() {
   std::vector<std::string> names{"cpu", "reference"};
-  if (cuda_backend().ok()) names.insert(names.begin() + 1, "cuda");
+  if (cuda_backend().ok()) names.insert(names.begin(), "cuda");
   return names;
 }
 
 Result<Backend> open_backend(std::string_view name) {
-  if (name.empty() || name == "cpu") return cpu_backend();
+  if (name.empty()) return open_backend(present_backends().front());
+  if (name == "cpu") return cpu_backend();
   if (name == "reference") return reference_backend();
   if (name == "cuda") return cuda_backend();
   if (name == "ascend") {

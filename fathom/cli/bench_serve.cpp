@@ -10,6 +10,7 @@
 #include "fathom/cli/bench_serve_report.h"
 #include "fathom/cli/endpoint_load.h"
 #include "fathom/cli/interrupt.h"
+#include "fathom/cli/log.h"
 #include "fathom/cli/machine.h"
 #include "fathom/cli/option_value.h"
 #include "fathom/cli/program.h"
@@ -238,6 +239,19 @@ Result<void> print_results(const std::vector<ServeRow>& rows, const Common& comm
   return print(text);
 }
 
+// Options that every command has and that say nothing about an endpoint. Told, not refused: the environment may hold
+// them for other commands.
+void tell_unused(const Common& common) {
+  for (const auto& [given, name] :
+       {std::pair(!common.model.empty(), "--model"), std::pair(!common.backend.empty(), "--backend"),
+        std::pair(common.threads.has_value(), "--threads")}) {
+    if (!given) continue;
+    log(common, LogLevel::warn,
+        std::string(name) + " has no effect on bench serve: it is for the server behind --endpoint" +
+            (name == std::string_view("--model") ? " (--model-name says which of its models to ask)" : ""));
+  }
+}
+
 }  // namespace
 
 std::vector<Option> serve_bench_options(ServeBenchSettings& s) {
@@ -296,6 +310,7 @@ Result<void> refuse_serve_options(const ServeBenchSettings& s) {
 
 Result<int> run_bench_serve(const ServeBenchSettings& s, const Common& common) {
   if (auto checked = check_settings(s); !checked) return checked.error();
+  tell_unused(common);
   EndpointLoadOptions options;
   options.url = s.endpoint;
   options.api = s.api == "completions" ? EndpointApi::completions : EndpointApi::chat;

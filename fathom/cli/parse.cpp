@@ -26,12 +26,41 @@ Words names_of(std::span<const Option> options, bool with_planned) {
   return names;
 }
 
+/// What people type who know vllm, sglang or llama.cpp: their name of one of our options.
+constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
+    {"--port", "--listen"},
+    {"--host", "--listen"},
+    {"--api-key", "--api-key-file"},
+    {"--model-path", "--model"},
+    {"--device", "--backend"},
+    {"--served-model-name", "--model-name"},
+    {"--max-model-len", "--context"},
+    {"--ctx-size", "--context"},
+    {"--context-length", "--context"},
+    {"--max-num-seqs", "--sequences"},
+    {"--ssl-certfile", "--tls-cert"},
+    {"--ssl-keyfile", "--tls-key"},
+    {"--max-new-tokens", "--max-tokens"},
+    {"--n-predict", "--max-tokens"},
+    {"--max-num-batched-tokens", "--step-rows"},
+    {"--base-url", "--endpoint"},
+};
+
+std::optional<std::string> known_elsewhere(std::string_view name, const Words& dashed) {
+  for (const auto& [theirs, ours] : kElsewhere) {
+    if (theirs == name && std::find(dashed.begin(), dashed.end(), ours) != dashed.end()) return std::string(ours);
+  }
+  return {};
+}
+
 Error unknown_option(const std::string& word, const std::string& command, const Words& names) {
   const std::string name = word.substr(0, word.find('='));
   Words dashed;
   for (const std::string& known : names) dashed.push_back("--" + known);
   std::string remedy;
-  if (const auto near = closest(name, dashed)) remedy = "did you mean " + *near + "? ";
+  auto near = known_elsewhere(name, dashed);
+  if (!near) near = closest(name, dashed);
+  if (near) remedy = "did you mean " + *near + "? ";
   std::sort(dashed.begin(), dashed.end());
   remedy += "The options are " + joined(dashed, "and");
   return Error{ErrorCode::usage, "unknown option " + name, command.empty() ? "fathom" : "fathom " + command, remedy};

@@ -19,7 +19,7 @@ Executor::Executor(Runner runner, bool asynchronous) : runner_(std::move(runner)
     for (size_t next = 0;; ++next) {
       worker_->ready.acquire();
       if (worker_->stop) return;
-      runner_.run(*queue_[next % kMostInFlight]);
+      run(next % kMostInFlight);
       worker_->done.release();
     }
   });
@@ -27,26 +27,40 @@ Executor::Executor(Runner runner, bool asynchronous) : runner_(std::move(runner)
 
 Executor::~Executor() {
   if (!worker_) return;
-  while (in_flight() > 0) wait();
+  for (; in_flight() > 0; ++collected_) worker_->done.acquire();
   worker_->stop = true;
   worker_->ready.release();
   worker_->thread.join();
 }
 
+void Executor::run(size_t place) {
+  if (!failure_) {
+    try {
+      runner_.run(*queue_[place]);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+  thrown_[place] = failure_;
+}
+
 void Executor::submit(StepWork& work) {
   check(in_flight() < kMostInFlight, "a step is collected before the one after the next is submitted");
-  queue_[submitted_++ % kMostInFlight] = &work;
+  const size_t place = submitted_++ % kMostInFlight;
+  queue_[place] = &work;
   if (worker_) {
     worker_->ready.release();
   } else {
-    runner_.run(work);
+    run(place);
   }
 }
 
 StepWork& Executor::wait() {
   check(in_flight() > 0, "there is something to wait for");
   if (worker_) worker_->done.acquire();
-  return *queue_[collected_++ % kMostInFlight];
+  const size_t place = collected_++ % kMostInFlight;
+  if (thrown_[place]) std::rethrow_exception(thrown_[place]);
+  return *queue_[place];
 }
 
 }  // namespace fathom

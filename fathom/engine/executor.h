@@ -5,6 +5,7 @@
 #pragma once
 #include <array>
 #include <cstddef>
+#include <exception>
 #include <memory>
 
 #include "fathom/engine/runner.h"
@@ -24,7 +25,8 @@ class Executor {
   bool asynchronous() const { return worker_ != nullptr; }
   /// `work` and its live sequences are the executor's until wait() returns it.
   void submit(StepWork& work);
-  /// The oldest work in flight, done.
+  /// The oldest work in flight, done. Rethrows what a library threw in it; nothing runs after such a step, and what is
+  /// in flight behind it throws the same.
   StepWork& wait();
   size_t in_flight() const { return size_t(submitted_ - collected_); }
   int64_t vocabulary() const { return runner_.vocabulary(); }
@@ -32,8 +34,12 @@ class Executor {
 
  private:
   struct Worker;
+  void run(size_t place);
+
   Runner runner_;
   std::array<StepWork*, kMostInFlight> queue_{};
+  std::array<std::exception_ptr, kMostInFlight> thrown_{};  // by place in queue_
+  std::exception_ptr failure_;                              // of whoever runs steps
   size_t submitted_ = 0, collected_ = 0;
   std::unique_ptr<Worker> worker_;
 };

@@ -33,7 +33,7 @@ struct HttpFields {
 /// One request, whole: the body is there, unchunked, as it was sent (a Content-Encoding is the receiver's matter:
 /// content_encoding.h).
 struct HttpRequest {
-  std::string method;  // GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS or TRACE; others were answered 501
+  std::string method;  // GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE or QUERY; others were answered 501
   std::string target;  // "/v1/models?after=x", as it was sent; an absolute target lost its scheme and host
   std::string path;    // the target before '?', as it was sent (percent signs are not decoded)
   std::string query;   // the target after '?', as it was sent

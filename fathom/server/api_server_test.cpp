@@ -72,6 +72,7 @@ TEST_F(ApiServerTest, AKnownMethodThatAPathHasNotIs405AndAnUnknownOneIs501) {
   server->serve(*service);
   for (const auto& [method, path, allowed] :
        {std::tuple("TRACE", "/v1/messages", "OPTIONS, POST"), std::tuple("TRACE", "/health", "OPTIONS, GET, HEAD"),
+        std::tuple("QUERY", "/v1/messages", "OPTIONS, POST"), std::tuple("QUERY", "/metrics", "OPTIONS, GET, HEAD"),
         std::tuple("PUT", "/v1/models", "OPTIONS, GET, HEAD"), std::tuple("TRACE", "/", "OPTIONS, GET, HEAD"),
         std::tuple("PATCH", "/v1/responses/resp_1", "OPTIONS, GET, HEAD, DELETE")}) {
     const auto answer = get(path, method);

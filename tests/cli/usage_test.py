@@ -47,6 +47,8 @@ class Mistakes(ProgramTest):
 
     def test_the_closest_option_command_and_value_are_suggested(self):
         self.fails(2, "generate", "--temprature", "1", "x", mentions=["did you mean --temperature?"], within=1)
+        self.fails(2, "serve", "--port", "8000", mentions=["did you mean --listen?"], within=1)
+        self.fails(2, "serve", "--max-model-len=1", mentions=["did you mean --context?"], within=1)
         self.fails(2, "genrate", mentions=["did you mean generate?", "make-checkpoint"], within=1)
         self.fails(2, "generate", "--replay", "compat", "x", mentions=["did you mean compact?", "halo"], within=1)
         self.fails(2, "bench", "decod", mentions=["did you mean decode?"], within=1)

@@ -16,9 +16,9 @@ using BeastError = boost::beast::error_code;
 
 namespace {
 
-// Methods of RFC 9110 that some resource could have: which has which is the receiver's to say (405). Any other is 501.
-// CONNECT is for proxies.
-constexpr std::string_view kMethods[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"};
+// Methods of RFC 9110, and QUERY, that some resource could have: which has which is the receiver's to say (405). Any
+// other is 501. CONNECT is for proxies.
+constexpr std::string_view kMethods[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"};
 
 std::string_view plain(BeastString text) { return {text.data(), text.size()}; }
 

@@ -124,6 +124,7 @@ TEST(RequestReaderTest, AnAbsoluteTargetLosesItsSchemeAndHost) {
 TEST(RequestReaderTest, EveryMistakeHasItsStatus) {
   const std::string host = "Host: x\r\n";
   EXPECT_EQ(status_of("GET / HTTP/1.1\r\n" + host + "\r\n"), 200);
+  EXPECT_EQ(status_of("QUERY / HTTP/1.1\r\n" + host + "\r\n"), 200);
   EXPECT_EQ(status_of("GET / HTTP/1.1\r\n\r\n"), 400) << "no Host";
   EXPECT_EQ(status_of("GET / HTTP/1.1\r\n" + host + host + "\r\n"), 400) << "two Hosts";
   EXPECT_EQ(status_of("GET / HTTP/2.0\r\n" + host + "\r\n"), 505);
