@@ -59,9 +59,17 @@ bool fits_codes(const Product& p) {
          aligned(p.weight.scales, p.scale_stride, 4) && aligned(p.x_scales, p.x_scale_stride, 4);
 }
 
+bool fits_few(const Product& p) { return fits_codes(p) && aligned(p.x, p.x_stride, 16); }
+
 void run_product(Call& call, Product p) {
   if (p.rows == 0 || p.n == 0) return;
   if (!fits_tensor_cores(p)) return launch_float_product(call, p);
+  if (fits_few(p)) {
+    const int x_rows = p.begin != nullptr ? few_rows_of_experts(p.rows, p.expert_count) : few_rows(p.rows);
+    const auto launch =
+        p.weight_type == DType::f8_e4m3 ? launch_few_product<DType::f8_e4m3> : launch_few_product<DType::f4_e2m1>;
+    if (x_rows > 0 && launch(call, p, x_rows)) return;
+  }
   if (fits_codes(p)) {
     const int64_t columns = p.k * p.groups;
     auto* codes = call.workspace<uint16_t>(p.x_rows * columns);

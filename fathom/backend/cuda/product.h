@@ -58,6 +58,13 @@ void launch_codes_product(Call& call, const Product& product);  // codes_fp8.cu,
 /// Whether that kernel can run it: Q8 inputs, FP8 or FP4 weights, K in steps of 128, scales on 4-byte addresses. Pure.
 bool fits_codes(const Product& product);
 
+/// The same numbers in the same order where few rows meet a weight, 8 or 16 of them (x_rows) at a time; x as it is.
+/// False when it does not fit: nothing was launched.
+template <DType Weight>
+bool launch_few_product(Call& call, const Product& product, int x_rows);  // few_fp8.cu, few_fp4.cu
+/// Whether its loads can be made: as fits_codes, and x on addresses of 16 bytes. Pure.
+bool fits_few(const Product& product);
+
 /// Runs one of them.
 void run_product(Call& call, Product product);
 

@@ -27,6 +27,13 @@ int64_t segment_columns(int64_t k) {
 
 int64_t segments(int64_t k) { return divide_up(k, segment_columns(k)); }
 
+int few_rows(int64_t rows) { return rows <= 8 ? 8 : rows <= 64 ? 16 : 0; }
+
+int few_rows_of_experts(int64_t rows, int64_t experts) {
+  // Up to six on average few experts have more than eight, and sixteen at a time cost a third more instructions.
+  return rows <= 6 * experts ? 8 : rows <= 16 * experts ? 16 : 0;
+}
+
 ProductTile product_tile(int64_t rows, int64_t n, int64_t weights) {
   // Weight-bound: a block of 64 weight rows and one segment streams its weights once for all rows of x.
   if (rows <= 8) return {.m_tiles = 1, .n_tiles = 1, .warps_n = 4, .warps_x = 1, .split = true};

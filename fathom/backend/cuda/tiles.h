@@ -33,6 +33,11 @@ struct ProductTile {
 /// `rows` of x (of an expert, on average, in a grouped product), `n` weight rows, `weights` of them (experts, groups).
 ProductTile product_tile(int64_t rows, int64_t n, int64_t weights);
 
+/// Rows of x that the kernel for few rows (product_few.cuh) takes at a time: 8 or 16; 0: there are too many, 65 or more
+/// of a weight, or on average 17 or more of an expert. A weight with more rows is read again for each 8 or 16 of them.
+int few_rows(int64_t rows);
+int few_rows_of_experts(int64_t rows, int64_t experts);
+
 /// Columns of a row that one block of the stream-mix product sums; the segments are added in rising order.
 inline constexpr int64_t kMixSegment = 1280;
 

@@ -47,5 +47,17 @@ TEST(TilesTest, FewRowsSplitTheSumAndManyFillTheTile) {
   EXPECT_FALSE(product_tile(128, 2304, 384).split);
 }
 
+TEST(TilesTest, FewRowsComeEightOrSixteenAtATime) {
+  EXPECT_EQ(few_rows(1), 8);
+  EXPECT_EQ(few_rows(8), 8);
+  EXPECT_EQ(few_rows(9), 16);
+  EXPECT_EQ(few_rows(64), 16);
+  EXPECT_EQ(few_rows(65), 0);
+  EXPECT_EQ(few_rows_of_experts(6, 384), 8);
+  EXPECT_EQ(few_rows_of_experts(256 * 6, 384), 8);
+  EXPECT_EQ(few_rows_of_experts(512 * 6, 384), 16);
+  EXPECT_EQ(few_rows_of_experts(8192 * 6, 384), 0);
+}
+
 }  // namespace
 }  // namespace fathom::cuda

@@ -1,0 +1,7 @@
+#include "fathom/backend/cuda/product_few.cuh"
+
+namespace fathom::cuda {
+
+template bool launch_few_product<DType::f8_e4m3>(Call&, const Product&, int);
+
+}  // namespace fathom::cuda

@@ -1,0 +1,543 @@
+// fathom/backend/cuda/product_few.cuh
+// Q8 rows times FP8 or FP4 weights where there are few rows (1 to 16 of a weight) and the weights' bytes are the floor.
+// The numbers and their order are product_codes.cuh's: both give the same bits.
+//
+// One launch, one block a multiprocessor. The tiles (16 weight rows, all of K) of all weights lie in one line; each
+// block has an equal piece of it, and its warps take tiles in turn. A warp has a pipeline of its own: 16 rows x 128
+// bytes a stage by cp.async, without barriers between warps, running ahead over the ends of tiles and weights. So a
+// multiprocessor keeps 64 KB on their way all the time (4.27 TB/s x 700 ns are 23 KB for each of 132). The rows of x
+// that a weight meets lie in shared memory, arranged once a weight and block.
+// Where a block has a few tiles only, its warps share each by segments of K, and the one that ends last adds the parts.
+//
+// Bytes: the weights once for each 8 or 16 rows of x. What comes next is instructions: about 45 for 512 FP4 weights.
+#pragma once
+#include <algorithm>
+
+#include "fathom/backend/cuda/block_scan.cuh"
+#include "fathom/backend/cuda/product_codes.cuh"
+
+namespace fathom::cuda {
+
+constexpr int kFewRows = 16;    // weight rows of a tile
+constexpr int kFewPieces = 8;   // of 16 bytes: a row and stage
+constexpr int kScaleSteps = 8;  // steps of 128 columns whose scales come together: 32 bytes of a row
+constexpr int kScalePitch = 4 * kScaleSteps + 4;
+constexpr int kMostShared = 227 * 1024;
+
+struct FewPlan {
+  int tiles;  // of one weight, or of one group of it
+  int ways;   // warps that share a tile: 1, or the number of segments
+  int segment_steps;
+  int x_capacity;         // rows of x in shared memory
+  int most_shared_tiles;  // of a block, when ways > 1
+  int scale_shift;        // of a weight row's number
+};
+
+/// Eight E2M1 codes as widen_e2m1 gives them, in eleven instructions.
+__device__ inline void widen_e2m1_by_bytes(uint32_t codes, uint32_t (&pairs)[4]) {
+  // A byte is the upper half of an f16: sign, five bits of exponent, two of mantissa.
+  const uint32_t even = ((codes << 4) & 0x80808080u) | ((codes << 1) & 0x0e0e0e0eu);
+  const uint32_t odd = (codes & 0x80808080u) | ((codes >> 3) & 0x0e0e0e0eu);
+  pairs[0] = __byte_perm(even, 0, 0x2404);
+  pairs[1] = __byte_perm(odd, 0, 0x2404);
+  pairs[2] = even & 0xff00ff00u;
+  pairs[3] = odd & 0xff00ff00u;
+}
+__device__ inline void copy_async_16(uint32_t to, const void* from, uint32_t bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
+}
+__device__ inline void copy_async_4(uint32_t to, const void* from, uint32_t bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes));
+}
+__device__ inline float4 load_shared_4(uint32_t at) {
+  float4 v;
+  asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at));
+  return v;
+}
+__device__ inline uint32_t load_shared(uint32_t at) {
+  uint32_t v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at));
+  return v;
+}
+/// Programmatic dependent launch: the next kernel of the stream may begin, as far as its own wait; the kernel before
+/// has ended and its results are visible.
+__device__ inline void let_kernel_behind_start() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ inline void wait_for_kernel_ahead() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+/// The compiler keeps what it cannot compute again.
+__device__ inline void keep(uint32_t& v) { asm volatile("" : "+r"(v)); }
+__device__ inline void load_matrices(uint32_t (&r)[4], uint32_t row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(row));
+}
+
+/// Where things lie in a block's shared memory; bytes.
+template <int NTiles, int Warps, int Stages, bool Wide>
+struct FewShared {
+  static constexpr int kStage = kFewRows * 16 * kFewPieces, kScales = kFewRows * kScalePitch;
+  static constexpr int kPart = 128 * NTiles * 4;
+  static constexpr int kPipes = Warps * Stages * kStage, kX = kPipes + Warps * Stages * kScales;
+  static __host__ __device__ int x_row(int64_t k) { return int(k) * (Wide ? 2 : 1) + (Wide ? 64 : 32); }
+  static __host__ __device__ int x_scales(int64_t k, int rows) { return kX + rows * x_row(k); }
+  static __host__ __device__ int parts(int64_t k, int rows) {
+    return x_scales(k, rows) + int(k / kStep) * NTiles * 128;
+  }
+  static __host__ __device__ int experts(int64_t k, const FewPlan& plan) {
+    return parts(k, plan.x_capacity) + plan.most_shared_tiles * (plan.ways * kPart + 16);
+  }
+  static __host__ int bytes(int64_t k, const FewPlan& plan, int experts_count) {
+    return experts(k, plan) + experts_count * int(sizeof(WeightPointers)) + (experts_count + 1) * 8;
+  }
+};
+
+template <DType Type, int NTiles, int Warps, int Stages, bool Wide>
+__global__ void __launch_bounds__(32 * Warps, 1)
+    few_kernel(const __grid_constant__ Product p, const __grid_constant__ FewPlan plan) {
+  using Shared = FewShared<NTiles, Warps, Stages, Wide>;
+  constexpr int kThreads = 32 * Warps, kX = 8 * NTiles;
+  constexpr int kByteColumns = Type == DType::f4_e2m1 ? 2 : 1;
+  constexpr int kSteps = 16 * kFewPieces * kByteColumns / kStep;  // of 128 columns in a stage
+  constexpr int kXGroup = Wide ? 64 : 32;                         // bytes of 32 columns of x
+  extern __shared__ __align__(128) uint8_t few_memory[];
+  __shared__ int lanes[Warps];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int k = int(p.k), k_steps = k / kStep, x_row_bytes = Shared::x_row(k);
+  uint8_t* const x_memory = few_memory + Shared::kX;
+  float* const x_scales = reinterpret_cast<float*>(few_memory + Shared::x_scales(k, plan.x_capacity));
+  float* const parts = reinterpret_cast<float*>(few_memory + Shared::parts(k, plan.x_capacity));
+  int* const arrived = reinterpret_cast<int*>(parts + plan.most_shared_tiles * plan.ways * (Shared::kPart / 4));
+  WeightPointers* const experts = reinterpret_cast<WeightPointers*>(few_memory + Shared::experts(k, plan));
+  int* const x_tiles_before = reinterpret_cast<int*>(experts + p.expert_count);  // [expert_count + 1]
+  int* const rows_before = x_tiles_before + p.expert_count + 1;                  // [expert_count + 1]
+
+  // The line of tiles: weights, each with its tiles of x ("pairs"), in order; a pair's tiles in order.
+  const int plain_x_tiles = int((p.rows + kX - 1) / kX);
+  int pairs = plain_x_tiles * p.groups;
+  let_kernel_behind_start();
+  if (p.begin != nullptr) {
+    wait_for_kernel_ahead();
+    int before = 0;
+    for (int first = 0; first < p.expert_count; first += kThreads) {
+      const int e = first + int(threadIdx.x);
+      int own = 0, total = 0;
+      if (e < p.expert_count) {
+        experts[e] = p.experts[e];
+        const int begin = p.begin[e];
+        rows_before[e] = begin;
+        own = (p.begin[e + 1] - begin + kX - 1) / kX;
+      }
+      const int here = before + before_in_block(own, lanes, total);
+      if (e < p.expert_count) x_tiles_before[e] = here;
+      before += total;
+    }
+    if (threadIdx.x == 0) {
+      x_tiles_before[p.expert_count] = before;
+      rows_before[p.expert_count] = p.begin[p.expert_count];
+    }
+    pairs = before;
+  }
+  for (int i = threadIdx.x; i < plan.most_shared_tiles; i += kThreads) arrived[i] = 0;
+  __syncthreads();
+  const int64_t all = int64_t(pairs) * plan.tiles;
+  const int begin_tile = int(all * blockIdx.x / gridDim.x), end_tile = int(all * (blockIdx.x + 1) / gridDim.x);
+  if (begin_tile == end_tile) return;
+
+  struct Pair {
+    WeightPointers weight;
+    int n_first, n_end;  // weight rows
+    int first, rows;     // rows of the result
+    int x_column;
+  };
+  const auto pair_of = [&](int number) {
+    Pair pair;
+    if (p.begin != nullptr) {
+      int low = 0, high = p.expert_count;  // x_tiles_before[low] <= number < x_tiles_before[high]
+      while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        (x_tiles_before[middle] <= number ? low : high) = middle;
+      }
+      pair.weight = experts[low];
+      pair.n_first = 0;
+      pair.n_end = int(p.n);
+      pair.first = rows_before[low] + (number - x_tiles_before[low]) * kX;
+      pair.rows = min(kX, rows_before[low + 1] - pair.first);
+      pair.x_column = 0;
+    } else {
+      const int group = number / plain_x_tiles, per_group = int(p.n / p.groups);
+      pair.weight = p.weight;
+      pair.n_first = group * per_group;
+      pair.n_end = pair.n_first + per_group;
+      pair.first = number % plain_x_tiles * kX;
+      pair.rows = min(kX, int(p.rows) - pair.first);
+      pair.x_column = group * k;
+    }
+    return pair;
+  };
+
+  // A warp's place in the line: number `warp` of the block's units (a tile, or a segment of it), then each Warps-th.
+  struct Unit {
+    int pair, tile, part;
+  };
+  const int step_tiles = Warps / plan.ways, step_parts = Warps % plan.ways;
+  const auto skip = [&](Unit& unit, int tiles, int unit_parts) {
+    unit.part += unit_parts;
+    unit.tile += tiles;
+    if (unit.part >= plan.ways) {
+      unit.part -= plan.ways;
+      ++unit.tile;
+    }
+    while (unit.tile >= plan.tiles) {
+      unit.tile -= plan.tiles;
+      ++unit.pair;
+    }
+  };
+  Unit unit{begin_tile / plan.tiles, begin_tile % plan.tiles, 0};
+  skip(unit, warp / plan.ways, warp % plan.ways);
+  const Unit end{end_tile / plan.tiles, end_tile % plan.tiles, 0};
+  const auto exists = [&](const Unit& u) { return u.pair < end.pair || (u.pair == end.pair && u.tile < end.tile); };
+  const auto steps_of = [&](const Unit& u) {
+    return plan.ways == 1 ? k_steps : min(plan.segment_steps, k_steps - u.part * plan.segment_steps);
+  };
+
+  // ---- the front of the pipeline
+  constexpr int kCopies = kFewRows * kFewPieces / 32, kScaleCopies = kFewRows * kScaleSteps / 32;
+  Unit front_unit = unit;
+  int front_left = 0, front_scales_left = 0, front_pair = -1;  // steps
+  uint32_t front_stage = 0, front_slot = 0;                    // bytes
+  const uint8_t* front = nullptr;
+  const uint8_t* front_scale = nullptr;
+  uint32_t row_offset[kCopies], scale_offset[kScaleCopies];
+  const int piece = lane % kFewPieces;
+  int piece_step = piece * kSteps / kFewPieces, scale_step = lane % kScaleSteps;
+  const uint32_t stages = shared_address(few_memory) + warp * Stages * Shared::kStage;
+  const uint32_t slots = shared_address(few_memory) + Shared::kPipes + warp * Stages * Shared::kScales;
+  // Pieces of a row change places, so that eight rows of one piece lie in different banks.
+  uint32_t to_even = stages + lane / 8 * 128 + (piece ^ lane / 8) * 16;
+  uint32_t to_odd = stages + lane / 8 * 128 + (piece ^ (lane / 8 + 4)) * 16 + 512;
+  uint32_t to_scales = slots + lane / kScaleSteps * kScalePitch + scale_step * 4;
+  keep(to_even), keep(to_odd), keep(to_scales);
+  const uint32_t row_stride = uint32_t(p.weight_stride / kByteColumns), scale_stride = uint32_t(p.scale_stride);
+  Pair coming;
+  const auto next_unit = [&]() {
+    if (front_unit.pair != front_pair) {
+      front_pair = front_unit.pair;
+      coming = pair_of(front_pair);
+    }
+    const int n = coming.n_first + front_unit.tile * kFewRows, last = min(coming.n_end - n, kFewRows) - 1;
+    const int first_step = front_unit.part * plan.segment_steps;
+    front = coming.weight.values + int64_t(n) * row_stride + first_step * (kStep / kByteColumns) + piece * 16;
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) row_offset[i] = uint32_t(min(lane / 8 + 4 * i, last)) * row_stride;
+    const int scale_row = n >> plan.scale_shift;
+    front_scale =
+        coming.weight.scales + int64_t(scale_row) * scale_stride + (first_step + lane % kScaleSteps) * kGroups;
+#pragma unroll
+    for (int i = 0; i < kScaleCopies; ++i) {
+      scale_offset[i] = uint32_t(((n + min(lane / 8 + 4 * i, last)) >> plan.scale_shift) - scale_row) * scale_stride;
+    }
+    front_left = steps_of(front_unit);
+    front_scales_left = 0;
+    skip(front_unit, step_tiles, step_parts);
+  };
+  const auto fetch = [&]() {
+    if (front_left == 0 && exists(front_unit)) next_unit();
+    if (front_left > 0) {
+      const uint32_t bytes = piece_step < front_left ? 16 : 0;
+#pragma unroll
+      for (int i = 0; i < kCopies; ++i) {
+        copy_async_16((i % 2 ? to_odd : to_even) + front_stage + i / 2 * 1024, front + row_offset[i], bytes);
+      }
+      if (front_scales_left == 0) {
+        const uint32_t scale_bytes = scale_step < front_left ? 4 : 0;
+#pragma unroll
+        for (int i = 0; i < kScaleCopies; ++i) {
+          copy_async_4(to_scales + front_slot + i * 4 * kScalePitch, front_scale + scale_offset[i], scale_bytes);
+        }
+        front_scale += 4 * kScaleSteps;
+        front_slot = front_slot == (Stages - 1) * Shared::kScales ? 0 : front_slot + Shared::kScales;
+        front_scales_left = kScaleSteps;
+      }
+      front += 16 * kFewPieces;
+      front_left = max(front_left - kSteps, 0);
+      front_scales_left -= kSteps;
+    }
+    front_stage = front_stage == (Stages - 1) * Shared::kStage ? 0 : front_stage + Shared::kStage;
+    commit_copies();
+  };
+  // Weights are nobody's result: they may be on their way before the kernel ahead has ended.
+#pragma unroll 1
+  for (int s = 0; s < Stages - 1; ++s) fetch();
+  if (p.begin == nullptr) wait_for_kernel_ahead();
+
+  // ---- the products
+  uint32_t matrix[4];  // of 16 rows x 32 bytes, in the first stage
+#pragma unroll
+  for (int q = 0; q < 4; ++q) {
+    matrix[q] = stages + lane % 16 * 128 + ((2 * q + lane / 16) ^ (lane & 7)) * 16;
+    keep(matrix[q]);
+  }
+  uint32_t own_scales = slots + g * kScalePitch, stage = 0, slot = (Stages - 1) * Shared::kScales;
+  keep(own_scales);
+  const uint32_t x_address = shared_address(x_memory) + t * (kXGroup / 4);
+  const uint32_t x_scale_address = shared_address(x_scales) + 2 * t * 16;
+  const int last_pair = (end_tile - 1) / plan.tiles;
+#pragma unroll 1
+  for (int number = begin_tile / plan.tiles; number <= last_pair; ++number) {
+    const Pair pair = pair_of(number);
+    __syncthreads();  // the rows before have been used
+    const int pieces = k / 16;
+    for (int i = threadIdx.x; i < pair.rows * pieces; i += kThreads) {
+      const int r = i / pieces, at = i % pieces;
+      const int64_t a = pair.first + r, row = p.x_row != nullptr ? p.x_row[a] : a;
+      const uint4 codes = *reinterpret_cast<const uint4*>(p.x + row * p.x_stride + pair.x_column + at * 16);
+      uint32_t two[2][2];  // lane, word: the columns of one lane and product lie side by side
+      if constexpr (Type == DType::f4_e2m1) {
+        two[0][0] = __byte_perm(codes.x, codes.y, 0x5140), two[0][1] = __byte_perm(codes.x, codes.y, 0x7362);
+        two[1][0] = __byte_perm(codes.z, codes.w, 0x5140), two[1][1] = __byte_perm(codes.z, codes.w, 0x7362);
+      } else {
+        two[0][0] = codes.x, two[0][1] = codes.y, two[1][0] = codes.z, two[1][1] = codes.w;
+      }
+      uint8_t* to = x_memory + r * x_row_bytes + at / 2 * kXGroup;
+      if constexpr (Wide) {
+        uint32_t wide[2][4];
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          widen_e4m3(two[h][0], wide[h][0], wide[h][1]);
+          widen_e4m3(two[h][1], wide[h][2], wide[h][3]);
+        }
+        if constexpr (Type == DType::f4_e2m1) {
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            *reinterpret_cast<uint4*>(to + (at % 2 * 2 + h) * 16) =
+                make_uint4(wide[h][0], wide[h][1], wide[h][2], wide[h][3]);
+          }
+        } else {
+#pragma unroll
+          for (int h = 0; h < 4; ++h) {
+            *reinterpret_cast<uint2*>(to + h * 16 + at % 2 * 8) =
+                make_uint2(wide[h / 2][h % 2 * 2], wide[h / 2][h % 2 * 2 + 1]);
+          }
+        }
+      } else {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          if constexpr (Type == DType::f4_e2m1) {
+            *reinterpret_cast<uint2*>(to + (at % 2 * 2 + h) * 8) = make_uint2(two[h][0], two[h][1]);
+          } else {
+            *reinterpret_cast<uint32_t*>(to + 2 * h * 8 + at % 2 * 4) = two[h][0];
+            *reinterpret_cast<uint32_t*>(to + (2 * h + 1) * 8 + at % 2 * 4) = two[h][1];
+          }
+        }
+      }
+    }
+    for (int i = threadIdx.x; i < pair.rows * k_steps; i += kThreads) {
+      const int r = i / k_steps, step = i % k_steps;
+      const int64_t a = pair.first + r, row = p.x_row != nullptr ? p.x_row[a] : a;
+      const uint32_t four =
+          *reinterpret_cast<const uint32_t*>(p.x_scales + row * p.x_scale_stride + pair.x_column / 32 + step * kGroups);
+      constexpr float kLacking = Type == DType::f4_e2m1 ? 0x1p14f : 1.0f;  // of widened weights
+      *reinterpret_cast<float4*>(x_scales + (step * kX + r) * 4) =
+          make_float4(scale_of(four, 0) * kLacking, scale_of(four, 1) * kLacking, scale_of(four, 2) * kLacking,
+                      scale_of(four, 3) * kLacking);
+    }
+    __syncthreads();
+
+#pragma unroll 1
+    for (; unit.pair == number && exists(unit); skip(unit, step_tiles, step_parts)) {
+      const int first_step = unit.part * plan.segment_steps;
+      int left = steps_of(unit), segment_left = plan.segment_steps, scales_left = 0;
+      uint32_t x_lane[NTiles];
+#pragma unroll
+      for (int n = 0; n < NTiles; ++n) {  // rows that do not exist: those of the last one, whose sums are not stored
+        x_lane[n] = x_address + min(8 * n + g, pair.rows - 1) * x_row_bytes + first_step * (kGroups * kXGroup);
+      }
+      uint32_t x_scale = x_scale_address + first_step * (kX * 16), scales = 0;
+      float sum[NTiles][4] = {}, total[NTiles][4];
+#pragma unroll
+      for (int n = 0; n < NTiles; ++n) {
+        for (int i = 0; i < 4; ++i) total[n][i] = -0.0f;  // plus x is x, of either sign
+      }
+#pragma unroll 1
+      while (left > 0) {
+        wait_copies<Stages - 2>();
+        __syncwarp();
+        fetch();
+        if (scales_left == 0) {
+          slot = slot == (Stages - 1) * Shared::kScales ? 0 : slot + Shared::kScales;
+          scales = own_scales + slot;
+          scales_left = kScaleSteps;
+        }
+#pragma unroll
+        for (int s = 0; s < kSteps; ++s) {
+          if (s > 0 && left == 0) break;
+          uint32_t own[2];
+#pragma unroll
+          for (int h = 0; h < 2; ++h) own[h] = load_shared(scales + 8 * h * kScalePitch + 4 * s);
+          float4 xs[NTiles][2];
+#pragma unroll
+          for (int n = 0; n < NTiles; ++n) {
+            xs[n][0] = load_shared_4(x_scale + (s * kX + 8 * n) * 16);
+            xs[n][1] = load_shared_4(x_scale + (s * kX + 8 * n + 1) * 16);
+          }
+          uint32_t raw[4 / kByteColumns][4];
+#pragma unroll
+          for (int q = 0; q < 4 / kByteColumns; ++q) {
+            load_matrices(raw[q], matrix[q + s * (4 / kByteColumns)] + stage);
+          }
+#pragma unroll
+          for (int j = 0; j < kGroups; ++j) {
+            uint32_t a[2][4];
+            if constexpr (Type == DType::f8_e4m3) {
+              widen_e4m3(raw[j][0], a[0][0], a[0][2]);
+              widen_e4m3(raw[j][1], a[0][1], a[0][3]);
+              widen_e4m3(raw[j][2], a[1][0], a[1][2]);
+              widen_e4m3(raw[j][3], a[1][1], a[1][3]);
+            } else {
+              uint32_t low[4], high[4];
+              widen_e2m1_by_bytes(raw[j / 2][j % 2 * 2], low);
+              widen_e2m1_by_bytes(raw[j / 2][j % 2 * 2 + 1], high);
+              a[0][0] = low[0], a[0][1] = high[0], a[0][2] = low[1], a[0][3] = high[1];
+              a[1][0] = low[2], a[1][1] = high[2], a[1][2] = low[3], a[1][3] = high[3];
+            }
+            const float scale[2] = {scale_of(own[0], j), scale_of(own[1], j)};
+#pragma unroll
+            for (int n = 0; n < NTiles; ++n) {
+              const uint32_t at = x_lane[n] + (s * kGroups + j) * kXGroup;
+              uint4 x;
+              if constexpr (Wide) {
+                asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                             : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                             : "r"(at));
+              } else {
+                uint2 codes;
+                asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(codes.x), "=r"(codes.y) : "r"(at));
+                widen_e4m3(codes.x, x.x, x.y);
+                widen_e4m3(codes.y, x.z, x.w);
+              }
+              float part[4];
+              multiply_half(part, a[0], x.x, x.y);
+              multiply_add_half(part, a[1], x.z, x.w);
+              const float even = reinterpret_cast<const float*>(&xs[n][0])[j],
+                          odd = reinterpret_cast<const float*>(&xs[n][1])[j];
+              sum[n][0] = fmaf(part[0] * scale[0], even, sum[n][0]);
+              sum[n][1] = fmaf(part[1] * scale[0], odd, sum[n][1]);
+              sum[n][2] = fmaf(part[2] * scale[1], even, sum[n][2]);
+              sum[n][3] = fmaf(part[3] * scale[1], odd, sum[n][3]);
+            }
+          }
+          --left;
+          if (--segment_left == 0 || left == 0) {
+#pragma unroll
+            for (int n = 0; n < NTiles; ++n) {
+#pragma unroll
+              for (int i = 0; i < 4; ++i) {
+                total[n][i] += sum[n][i];
+                sum[n][i] = 0;
+              }
+            }
+            segment_left = plan.segment_steps;
+          }
+        }
+        stage = stage == (Stages - 1) * Shared::kStage ? 0 : stage + Shared::kStage;
+        scales += 4 * kSteps;
+        scales_left -= kSteps;
+        x_scale += kSteps * kX * 16;
+#pragma unroll
+        for (int n = 0; n < NTiles; ++n) x_lane[n] += kSteps * kGroups * kXGroup;
+      }
+      if (plan.ways > 1) {
+        const int local = unit.pair * plan.tiles + unit.tile - begin_tile;
+        float4* own = reinterpret_cast<float4*>(parts) + local * plan.ways * 32 * NTiles + lane;
+#pragma unroll
+        for (int n = 0; n < NTiles; ++n) {
+          own[(unit.part * NTiles + n) * 32] = make_float4(total[n][0], total[n][1], total[n][2], total[n][3]);
+        }
+        __threadfence_block();
+        __syncwarp();
+        int before = 0;
+        if (lane == 0) before = atomicAdd(&arrived[local], 1);
+        if (__shfl_sync(~0u, before, 0) != plan.ways - 1) continue;
+        __threadfence_block();
+#pragma unroll
+        for (int n = 0; n < NTiles; ++n) {
+          for (int s = 0; s < plan.ways; ++s) {
+            const float4 v = own[(s * NTiles + n) * 32];
+            total[n][0] = s == 0 ? v.x : total[n][0] + v.x;
+            total[n][1] = s == 0 ? v.y : total[n][1] + v.y;
+            total[n][2] = s == 0 ? v.z : total[n][2] + v.z;
+            total[n][3] = s == 0 ? v.w : total[n][3] + v.w;
+          }
+        }
+      }
+      const int n_tile = pair.n_first + unit.tile * kFewRows;
+#pragma unroll
+      for (int n = 0; n < NTiles; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int r = 8 * n + 2 * t + i % 2, at = n_tile + g + 8 * (i / 2);
+          if (r >= pair.rows || at >= pair.n_end) continue;
+          const int64_t place = (pair.first + r) * p.out_stride + at;
+          if (p.out_type == DType::bf16) {
+            reinterpret_cast<Bf16*>(p.out)[place] = __float2bfloat16_rn(total[n][i]);
+          } else {
+            reinterpret_cast<float*>(p.out)[place] = total[n][i];
+          }
+        }
+      }
+    }
+  }
+  wait_copies<0>();
+}
+
+template <DType Type, int NTiles, int Warps, int Stages, bool Wide>
+bool launch_few_kernel(cudaStream_t stream, const Product& p, int multiprocessors) {
+  constexpr int kX = 8 * NTiles;
+  FewPlan plan;
+  plan.tiles = int((p.n / p.groups + kFewRows - 1) / kFewRows);
+  plan.segment_steps = int(segment_columns(p.k) / kStep);
+  plan.x_capacity = int(std::min<int64_t>(kX, p.rows));
+  plan.scale_shift = 0;
+  while (1 << plan.scale_shift < p.scale_rows) ++plan.scale_shift;
+  if (1 << plan.scale_shift != p.scale_rows) return false;
+  int64_t pairs = (p.rows + kX - 1) / kX * p.groups;  // at most
+  if (p.begin != nullptr) pairs = std::min<int64_t>(p.rows, p.rows / kX + p.expert_count);
+  const int64_t of_block = (pairs * plan.tiles + multiprocessors - 1) / multiprocessors;
+  plan.ways = of_block <= 8 && segments(p.k) <= 8 ? int(segments(p.k)) : 1;
+  plan.most_shared_tiles = plan.ways > 1 ? int(of_block) : 0;
+  constexpr int kStatic = 1024;  // what the kernel has besides, at most
+  const int bytes = FewShared<NTiles, Warps, Stages, Wide>::bytes(p.k, plan, p.begin ? p.expert_count : 0);
+  if (bytes > kMostShared - kStatic) return false;
+  const auto kernel = few_kernel<Type, NTiles, Warps, Stages, Wide>;
+  static const cudaError_t allowed =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared - kStatic);
+  expect(allowed, "a product");
+  cudaLaunchAttribute early;
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t launch{};
+  launch.gridDim = dim3(unsigned(std::min<int64_t>(multiprocessors, pairs * plan.tiles)));
+  launch.blockDim = dim3(32 * Warps);
+  launch.dynamicSmemBytes = size_t(bytes);
+  launch.stream = stream;
+  launch.attrs = &early;
+  launch.numAttrs = 1;
+  expect(cudaLaunchKernelEx(&launch, kernel, p, plan), "a product");
+  return true;
+}
+
+/// False: it does not fit, and nothing was launched. Warps and stages as measured (docs/performance/cuda.md).
+template <DType Type>
+bool launch_few_product(Call& call, const Product& p, int x_rows) {
+  static const int multiprocessors = [] {
+    int device = 0, count = 0;
+    expect(cudaGetDevice(&device), "a product");
+    expect(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "a product");
+    return count;
+  }();
+  if (x_rows > 8) return launch_few_kernel<Type, 2, 16, 3, false>(call.stream(), p, multiprocessors);
+  const bool full = p.begin == nullptr || p.rows > 2 * p.expert_count;
+  if (Type == DType::f8_e4m3 || full) return launch_few_kernel<Type, 1, 12, 4, true>(call.stream(), p, multiprocessors);
+  return launch_few_kernel<Type, 1, 16, 3, true>(call.stream(), p, multiprocessors);
+}
+
+}  // namespace fathom::cuda

@@ -1,0 +1,172 @@
+// Products with few rows on the device: against the definition, and bit for bit a row alone, in batches on both sides
+// of every threshold, and as an expert's. From the released formats: Q8 rows, FP8 weights of 32 x 32, FP4 weights.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "fathom/backend/backend.h"
+#include "fathom/backend/owned_values.h"
+
+namespace fathom {
+namespace {
+
+struct Stored {
+  Tensor values, scales;
+  int scale_rows;
+  operator Matrix() const { return Matrix(values, scales, scale_rows); }
+  Stored absolute() const {
+    Stored out = *this;
+    for (auto& byte : out.values.bytes) byte &= values.dtype == DType::f4_e2m1 ? 0x77 : 0x7f;
+    return out;
+  }
+};
+Stored stored(DType dtype, int64_t rows, int64_t cols, int scale_rows, uint64_t seed) {
+  Stored out{Tensor(dtype, rows, cols), Tensor(DType::f8_e8m0, (rows + scale_rows - 1) / scale_rows, cols / 32),
+             scale_rows};
+  uint32_t i = 0;
+  const auto random = [&] { return philox(seed, {i++, 0, 0, 3})[0]; };
+  for (auto& byte : out.values.bytes) {
+    byte = uint8_t(random() >> 8);
+    if (dtype == DType::f8_e4m3 && (byte & 0x7f) == 0x7f) byte ^= 1;
+  }
+  for (auto& byte : out.scales.bytes) byte = uint8_t(122 + random() % 11);
+  return out;
+}
+Stored weight(DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
+  return stored(dtype, rows, cols, dtype == DType::f8_e4m3 ? 32 : 1, seed);
+}
+
+Tensor run(const Operations& ops, Queue& queue, const Matrix& x, const Matrix& w, int groups = 1) {
+  Tensor out(DType::f32, x.rows(), w.rows());
+  Linear op;
+  op.x = x;
+  op.weight = w;
+  op.out = out.out();
+  op.groups = groups;
+  ops.linear(queue, op);
+  return out;
+}
+
+class FewRowsTest : public testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    if (!backend.ok()) GTEST_SKIP() << to_string(backend.error());
+    queue = std::move(*backend->open_queue(1));
+  }
+  Result<Backend> backend = cuda_backend();
+  std::unique_ptr<Queue> queue;
+};
+INSTANTIATE_TEST_SUITE_P(Weights, FewRowsTest, testing::Values(DType::f8_e4m3, DType::f4_e2m1),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+// K: one step; half a stage of FP4; two segments of nine steps; four of ten; a K whose rows do not fit (another
+// kernel). N: not a tile's, one, many of a block.
+TEST_P(FewRowsTest, AgreesWithTheDefinition) {
+  for (const auto& [rows, n, k, groups] : std::vector<std::array<int64_t, 4>>{{1, 16, 128, 1},
+                                                                              {3, 40, 384, 1},
+                                                                              {8, 100, 2304, 1},
+                                                                              {9, 33, 5120, 1},
+                                                                              {16, 64, 1280, 1},
+                                                                              {33, 48, 2304, 1},
+                                                                              {2, 256, 512, 4},
+                                                                              {11, 16, 30720, 1}}) {
+    SCOPED_TRACE(testing::Message() << rows << " x " << n << " x " << k << ", groups " << groups);
+    const Stored x = stored(DType::f8_e4m3, rows, k * groups, 1, 3), w = weight(GetParam(), n, k, 4);
+    const Operations definition = reference_operations();
+    Queue host{1};
+    const Tensor got = run(backend->ops, *queue, x, w, int(groups));
+    const Tensor want = run(definition, host, x, w, int(groups));
+    const Tensor size = run(definition, host, x.absolute(), w.absolute(), int(groups));
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t i = 0; i < n; ++i) {
+        ASSERT_NEAR(got.at(r, i), want.at(r, i), double(size.at(r, i)) * double(k + k / 32 + 2) * 0x1p-24)
+            << r << ", " << i;
+      }
+    }
+  }
+}
+
+TEST_P(FewRowsTest, ARowHasTheSameBitsInAnyBatch) {
+  for (const int64_t k : {512, 2304, 5120}) {
+    const Stored x = stored(DType::f8_e4m3, 47, k, 1, 5), w = weight(GetParam(), 72, k, 6);
+    const Tensor all = run(backend->ops, *queue, x, w);
+    for (const int64_t count : {1, 2, 8, 9, 16, 17, 32, 33}) {
+      for (const int64_t begin : {int64_t(0), int64_t(5), 47 - count}) {
+        if (begin + count > 47) continue;
+        const Tensor some = run(backend->ops, *queue, Matrix(x).slice(begin, count), w);
+        for (int64_t r = 0; r < count; ++r) {
+          EXPECT_EQ(std::memcmp(some.row(r).data(), all.row(begin + r).data(), some.row(r).size()), 0)
+              << "K " << k << ", row " << r << " of " << count << " from " << begin;
+        }
+      }
+    }
+  }
+}
+
+// Experts with none, one, eight, nine, seventeen and more rows, in an order of x's rows that is not theirs.
+TEST_P(FewRowsTest, AnExpertsRowsAreThoseOfItsWeightAlone) {
+  const std::vector<int64_t> counts{0, 1, 8, 9, 0, 17, 3, 40, 0};
+  for (const auto& [n, k] : std::vector<std::array<int64_t, 2>>{{2320, 512}, {72, 2304}, {40, 5120}}) {
+    const Stored x = stored(DType::f8_e4m3, 30, k, 1, 7);
+    std::vector<Stored> weights;
+    std::vector<int32_t> begin{0}, x_row;
+    for (size_t e = 0; e < counts.size(); ++e) {
+      weights.push_back(weight(GetParam(), n, k, 10 + e));
+      for (int64_t i = 0; i < counts[e]; ++i) x_row.push_back(int32_t((i * 7 + int64_t(e)) % 30));
+      begin.push_back(int32_t(x_row.size()));
+    }
+    const std::vector<Matrix> views(weights.begin(), weights.end());
+    Tensor out(DType::f32, int64_t(x_row.size()), n);
+    GroupedLinear op;
+    op.x = x;
+    op.x_row = view(std::as_const(x_row));
+    op.begin = view(std::as_const(begin));
+    op.weights = views;
+    op.out = out.out();
+    backend->ops.grouped_linear(*queue, op);
+    for (size_t e = 0; e < counts.size(); ++e) {
+      for (int32_t a = begin[e]; a < begin[e + 1]; ++a) {
+        const Tensor alone = run(backend->ops, *queue, Matrix(x).slice(x_row[size_t(a)], 1), weights[e]);
+        EXPECT_EQ(std::memcmp(alone.row(0).data(), out.row(a).data(), alone.row(0).size()), 0)
+            << "expert " << e << ", assignment " << a << ", N " << n << ", K " << k;
+      }
+    }
+  }
+}
+
+// Each product of a chain begins before the one ahead has ended, and waits for its rows.
+TEST_P(FewRowsTest, AChainOfProductsAndQuantizersIsInOrder) {
+  constexpr int64_t kSide = 1024;
+  const Stored start = stored(DType::f8_e4m3, 3, kSide, 1, 11), w = weight(GetParam(), kSide, kSide, 12);
+  const auto device = [&](const Tensor& host) {
+    auto memory = backend->memory.allocate(int64_t(host.bytes.size()));
+    backend->memory.copy(memory->data(), host.bytes.data(), int64_t(host.bytes.size()));
+    return std::move(*memory);
+  };
+  const Buffer values = device(w.values), scales = device(w.scales), codes = device(start.values),
+               code_scales = device(start.scales);
+  const Matrix weights(AnyView(values.data(), w.values.dtype, kSide, kSide),
+                       AnyView(scales.data(), DType::f8_e8m0, w.scales.rows, kSide / 32), w.scale_rows);
+  auto memory = backend->memory.allocate(3 * kSide * 2);
+  const AnyViewMut out{memory->data(), DType::bf16, 3, kSide};
+  const AnyViewMut x_codes{const_cast<uint8_t*>(codes.data()), DType::f8_e4m3, 3, kSide},
+      x_scales{const_cast<uint8_t*>(code_scales.data()), DType::f8_e8m0, 3, kSide / 32};
+  std::vector<uint8_t> first, again(3 * kSide * 2);
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    backend->memory.copy(x_codes.data, start.values.bytes.data(), 3 * kSide);
+    backend->memory.copy(x_scales.data, start.scales.bytes.data(), 3 * kSide / 32);
+    for (int i = 0; i < 6; ++i) {
+      backend->ops.linear(*queue, {Matrix(AnyView(x_codes), AnyView(x_scales), 1), weights, out, 1});
+      backend->ops.quantize_rows(*queue, {AnyView(out), x_codes, x_scales});
+      if (repeat == 0) queue->wait();
+    }
+    queue->wait();
+    backend->memory.copy(again.data(), memory->data(), int64_t(again.size()));
+    if (repeat == 0) first = again;
+    EXPECT_EQ(again, first) << repeat;
+  }
+}
+
+}  // namespace
+}  // namespace fathom
