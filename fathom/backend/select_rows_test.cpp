@@ -140,6 +140,38 @@ TEST_P(SelectRowsTest, EqualBlocksGoToTheLowerOne) {
   EXPECT_EQ(s.selection.chosen_blocks(0), (Chosen{1, 3}));
 }
 
+// More entries than one block of a device chooses from, and than one window of its marks holds: the choice is exactly
+// the definition's. Scores all different, in a few classes of equal ones, all alike, nearly all zero or never chosen.
+TEST_P(SelectRowsTest, ManyEntriesAreChosenExactly) {
+  for (const int64_t entries : {16385, 40001, 270003}) {
+    for (const int kind : {0, 1, 2, 3, 4}) {
+      if (entries > 100000 && kind > 1) continue;
+      SCOPED_TRACE(testing::Message() << entries << " entries, kind " << kind);
+      std::vector<float> score = noise(entries, uint64_t(kind));
+      for (int64_t i = 0; i < entries; ++i) {
+        float& v = score[size_t(i)];
+        if (kind == 0) v = v * v * 100;
+        if (kind == 1) v = std::round(v * 8);
+        if (kind == 2) v = 2.5f;
+        if (kind == 3) v = i % 977 == 0 ? v + 2 : -1;
+        if (kind == 4) v = i % 3 == 0 ? NAN : v;
+      }
+      Simple want(entries - 1, score, 0.5f, 512), got(entries - 1, score, 0.5f, 512);
+      for (Simple* s : {&want, &got}) {
+        s->selection.op.block_size = 8;
+        s->selection.op.top_blocks = 700;
+        s->selection.op.candidate_source = true;
+      }
+      want.selection.run(definition(), queue, 0);
+      got.selection.run(ops(), queue, 0);
+      EXPECT_EQ(got.selection.entries, want.selection.entries);
+      EXPECT_EQ(got.selection.count, want.selection.count);
+      EXPECT_EQ(got.selection.blocks, want.selection.blocks);
+      EXPECT_EQ(got.selection.block_count, want.selection.block_count);
+    }
+  }
+}
+
 // Case num-03: numbers past the count are poison and must not be followed.
 TEST_P(SelectRowsTest, LaterLayersChooseInsideTheCandidates) {
   for (const int32_t kept : {0, 1, 2, 3}) {

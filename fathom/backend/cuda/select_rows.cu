@@ -1,73 +1,17 @@
-// Scores of cached entries, and the choice of the best. Three kernels:
-//   score     a block has one row and 256 (float: 32) entries; scores go to a workspace. Q4I with widths of a warp's
-//             fragments runs on the tensor cores: keys go from their pages into registers, 16 (8) bytes a lane, and are
-//             decoded there to bf16, exactly; the queries lie decoded in shared memory. Bytes: 68 an entry and row of
-//             a sequence (from the cache after the first row); operations: 2 * heads * channels an entry.
-//   worth     the best score of each block of entries (candidate source only).
-//   choose    one block a row: the K-th largest key by radix, 11 + 11 + 10 bits, then one pass that writes in rising
-//             order; ties go to the lower entry. Reads a row's scores four times.
+// Scores of cached entries. Two kernels, and select_best.cu for the choice.
+//   float    a block has one row and 32 entries: any format.
+//   tensor   Q4I of 128 channels: a warp has 32 entries at a time, which come through shared memory by cp.async, three
+//            times 32 under way. Keys are decoded in registers to bf16, exactly; the queries lie decoded in shared
+//            memory, as fragments. Bytes: 68 an entry and row of a sequence (from the cache after the first row), and
+//            four for its score; operations: 2 * heads * channels an entry. About 150 instructions for eight entries
+//            of 32 heads: they are the floor together with the bytes.
 #include <algorithm>
 
-#include "fathom/backend/cuda/block_scan.cuh"
-#include "fathom/backend/cuda/device.cuh"
-#include "fathom/backend/cuda/kernels.h"
-#include "fathom/backend/cuda/launch.h"
+#include "fathom/backend/cuda/select.cuh"
 #include "fathom/backend/cuda/tensor_core.cuh"
 
 namespace fathom::cuda {
 namespace {
-
-// What the kernels know of the operation. Pointers are the device's.
-struct Selection {
-  const int64_t* positions;
-  const int32_t* sequence;
-  const uint8_t* queries;
-  int64_t query_stride;
-  const uint8_t* head_weights;
-  bool bf16_weights;
-  int64_t weight_stride;
-  float weight_scale;
-  int heads, channels, entry_bytes;
-  RowFormat format;
-  PagedRegion keys;
-  int ratio, top_k;
-  int block_size, top_blocks;
-  bool source, restricted, traced;
-  const int32_t* blocks;  // [rows, top_blocks] of a restricted choice
-  int64_t block_stride;
-  const int32_t* block_count;
-  float* scores;  // workspace [rows here, capacity]
-  int64_t capacity, first_row;
-
-  __device__ int64_t visible(int64_t r) const { return (positions[r] + 1) / ratio; }
-  // How many entries row r chooses from; number i of them is entry_of(r, i), in rising order.
-  __device__ int64_t choices(int64_t r) const {
-    const int64_t all = visible(r);
-    if (!restricted) return all;
-    const int64_t count = block_count[r];
-    if (count == 0) return 0;
-    const int64_t last = int64_t(blocks[r * block_stride + count - 1]) * block_size;
-    return (count - 1) * block_size + max(int64_t(0), min(int64_t(block_size), all - last));
-  }
-  __device__ int64_t entry_of(int64_t r, int64_t i) const {
-    if (!restricted) return i;
-    return int64_t(blocks[r * block_stride + i / block_size]) * block_size + i % block_size;
-  }
-  // Who takes everything need not look at it.
-  __device__ bool takes_all(int64_t r) const {
-    const bool all_blocks = !source || visible(r) <= int64_t(top_blocks) * block_size;
-    return choices(r) <= top_k && all_blocks && !traced;
-  }
-  __device__ const uint8_t* key(int64_t r, int64_t entry) const {
-    const int64_t block = keys.blocks.data[sequence[r] * keys.blocks.stride[0] + entry / keys.entries_per_block];
-    return keys.base + block * keys.block_stride + entry % keys.entries_per_block * keys.entry_bytes;
-  }
-  __device__ float weight(int64_t r, int h) const {
-    const float w = bf16_weights ? __bfloat162float(reinterpret_cast<const Bf16*>(head_weights)[r * weight_stride + h])
-                                 : reinterpret_cast<const float*>(head_weights)[r * weight_stride + h];
-    return w * weight_scale;
-  }
-};
 
 // ---------------------------------------------------------------------------------------------- scores in float
 constexpr int kFloatWarps = 8, kFloatKeys = 32;
@@ -107,29 +51,68 @@ __global__ void score_float_kernel(const __grid_constant__ Selection s) {
 }
 
 // ---------------------------------------------------------------------------------------------- scores of Q4I
-constexpr int kWarps = 4, kKeysOfBlock = 256;
+constexpr int kWarps = 8, kChannels = 128, kKeyBytes = 68, kRun = 8, kRuns = 4;  // entries that lie side by side
+constexpr int kRunBytes = kRun * kKeyBytes, kBatchBytes = kRuns * kRunBytes, kAhead = 3;
+constexpr int kSteps = kChannels / 16;
 
-template <int Channels, int MTiles>
-__global__ void __launch_bounds__(32 * kWarps) score_tensor_kernel(const __grid_constant__ Selection s) {
-  constexpr int kSteps = Channels / 16, kWords = Channels / 32;  // k-steps; 32-bit words of codes a lane
-  __shared__ uint4 queries[MTiles][kSteps][32];                  // fragments, as the lanes want them
+/// Eight E2M1 codes as pairs (i, i + 4) of bf16, too small by 2^126.
+__device__ inline void widen_key(uint32_t codes, uint32_t (&pairs)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t magnitude = i < 2 ? codes << (6 - 4 * i) : codes >> (4 * i - 6);
+    pairs[i] = ((codes << (12 - 4 * i)) & 0x80008000u) | (magnitude & 0x01c001c0u);
+  }
+}
+
+// A block has one row and `keys_of_block` entries from blockIdx.x * keys_of_block on. In each 32 channels, which have
+// one scale, lane t of four has eight columns at a time: step 2 w + h of the products meets the channels
+// 32 t + 8 w + 2 h + (0, 4, 1, 5).
+template <int MTiles>
+__global__ void __launch_bounds__(32 * kWarps, 2)
+    score_tensor_kernel(const __grid_constant__ Selection s, int keys_of_block) {
+  extern __shared__ __align__(16) uint8_t batches[];  // [kWarps][kAhead][kBatchBytes]
+  __shared__ uint4 queries[MTiles][kSteps][32];       // fragments, as the lanes want them
   __shared__ float weights[16 * MTiles];
-  const int64_t r = s.first_row + blockIdx.y, first = int64_t(blockIdx.x) * kKeysOfBlock;
+  const int64_t r = s.first_row + blockIdx.y, first = int64_t(blockIdx.x) * keys_of_block;
   const int64_t choices = s.choices(r);
   if (first >= choices || s.takes_all(r)) return;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int end = int(min(first + keys_of_block, choices));
+  uint8_t* const own = batches + warp * kAhead * kBatchBytes;
+
+  const int per_page = s.keys.entries_per_block;
+  const int32_t* const pages = s.keys.blocks.data + s.sequence[r] * s.keys.blocks.stride[0];
+  int next = int(first) + warp * 32;
+  const auto fetch = [&](int stage) {
+    if (next < end) {
+      // Eight lanes copy a run; behind the last one it is copied again.
+      const int entry = int(s.entry_of(r, min(next + lane / 8 * kRun, (end - 1) / kRun * kRun)));
+      const uint8_t* from = s.keys.base + int64_t(pages[entry / per_page]) * s.keys.block_stride +
+                            entry % per_page * kKeyBytes + lane % 8 * 8;
+      uint8_t* to = own + stage * kBatchBytes + lane / 8 * kRunBytes + lane % 8 * 8;
+#pragma unroll
+      for (int j = 0; j < (kRunBytes + 63) / 64; ++j) {
+        if (64 * j + 64 <= kRunBytes || lane % 8 * 8 < kRunBytes - 64 * j)
+          copy_async_8(to + 64 * j, from + 64 * j, true);
+      }
+    }
+    next += kWarps * 32;
+    commit_copies();
+  };
+#pragma unroll
+  for (int i = 0; i < kAhead - 1; ++i) fetch(i);
+
   for (int i = threadIdx.x; i < MTiles * kSteps * 32; i += 32 * kWarps) {
     const int m = i / (kSteps * 32), step = i / 32 % kSteps, at = i % 32;
-    const int head = 16 * m + at / 4, channel = Channels / 4 * (at % 4) + 4 * step;
     uint32_t words[4];
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
-      const int h = head + 8 * (w % 2), c = channel + 2 * (w / 2);
+      const int h = 16 * m + at / 4 + 8 * (w % 2), c = 32 * (at % 4) + 8 * (step / 2) + 2 * (step % 2) + w / 2;
       float a = 0, b = 0;
       if (h < s.heads) {
         const uint8_t* row = s.queries + r * s.query_stride + h * s.entry_bytes;
-        a = decode(RowFormat::q4i, row, Channels, c);
-        b = decode(RowFormat::q4i, row, Channels, c + 1);
+        a = decode(RowFormat::q4i, row, kChannels, c);
+        b = decode(RowFormat::q4i, row, kChannels, c + 4);
       }
       const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
       words[w] = *reinterpret_cast<const uint32_t*>(&pair);
@@ -139,198 +122,81 @@ __global__ void __launch_bounds__(32 * kWarps) score_tensor_kernel(const __grid_
   for (int h = threadIdx.x; h < 16 * MTiles; h += 32 * kWarps) weights[h] = h < s.heads ? s.weight(r, h) : 0.0f;
   __syncthreads();
 
-  constexpr int kTiles = 2;  // of eight keys, side by side
-  for (int64_t begin = first + warp * 8 * kTiles; begin < min(first + kKeysOfBlock, choices);
-       begin += kWarps * 8 * kTiles) {
-    uint32_t codes[kTiles][kWords], scale[kTiles];
+  float* const out = s.scores + blockIdx.y * s.capacity;
+  int stage = 0;
+#pragma unroll 1
+  for (int begin = int(first) + warp * 32; begin < end; begin += kWarps * 32) {
+    wait_copies<kAhead - 2>();
+    __syncwarp();
+    fetch(stage == 0 ? kAhead - 1 : stage - 1);
+    const uint8_t* keys = own + stage * kBatchBytes + g * kKeyBytes;
+    stage = stage + 1 == kAhead ? 0 : stage + 1;
+    Factors factors[kRuns];
+    bool two = false;
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      const int64_t i = min(begin + 8 * n + g, choices - 1);
-      const uint8_t* key = s.key(r, s.entry_of(r, i));
-#pragma unroll
-      for (int w = 0; w < kWords; ++w) codes[n][w] = reinterpret_cast<const uint32_t*>(key)[t * kWords + w];
-      scale[n] = key[Channels / 2 + t * (Channels / 4) / 32];
+    for (int n = 0; n < kRuns; ++n) {
+      factors[n] = factors_of(keys[n * kRunBytes + kChannels / 2 + t], 126);
+      two = two || factors[n].two;
     }
-    uint32_t pairs[kTiles][4 * kWords];
+    two = __any_sync(~0u, two);
+    float dot[kRuns][MTiles][4] = {};
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      const Factors factors = factors_of(scale[n], 126);
+    for (int w = 0; w < 4; ++w) {
+      uint32_t pairs[kRuns][4];
 #pragma unroll
-      for (int w = 0; w < kWords; ++w) {
-        uint32_t four[4];
-        spread_e2m1(codes[n][w], four);
+      for (int n = 0; n < kRuns; ++n) {
+        widen_key(*reinterpret_cast<const uint32_t*>(keys + n * kRunBytes + 16 * t + 4 * w), pairs[n]);
 #pragma unroll
-        for (int k = 0; k < 4; ++k) pairs[n][4 * w + k] = times(four[k], factors.first);
+        for (int i = 0; i < 4; ++i) pairs[n][i] = times(pairs[n][i], factors[n].first);
       }
-      if (__any_sync(~0u, factors.two)) {
+      if (two) {
 #pragma unroll
-        for (int k = 0; k < 4 * kWords; ++k) pairs[n][k] = times(pairs[n][k], factors.second);
-      }
-    }
-    float dot[kTiles][MTiles][4] = {};
+        for (int n = 0; n < kRuns; ++n) {
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-      for (int m = 0; m < MTiles; ++m) {
-        const uint4 q = queries[m][step][lane];
-        const uint32_t a[4] = {q.x, q.y, q.z, q.w};
-#pragma unroll
-        for (int n = 0; n < kTiles; ++n) multiply_add(dot[n][m], a, pairs[n][2 * step], pairs[n][2 * step + 1]);
-      }
-    }
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      float even = 0, odd = 0;  // keys 2 t and 2 t + 1
-#pragma unroll
-      for (int m = 0; m < MTiles; ++m) {
-        even += weights[16 * m + g] * fmaxf(dot[n][m][0], 0.0f);
-        even += weights[16 * m + g + 8] * fmaxf(dot[n][m][2], 0.0f);
-        odd += weights[16 * m + g] * fmaxf(dot[n][m][1], 0.0f);
-        odd += weights[16 * m + g + 8] * fmaxf(dot[n][m][3], 0.0f);
-      }
-#pragma unroll
-      for (int step = 4; step < 32; step *= 2) {
-        even += __shfl_xor_sync(~0u, even, step);
-        odd += __shfl_xor_sync(~0u, odd, step);
-      }
-      const int64_t i = begin + 8 * n + 2 * t;
-      float* out = s.scores + blockIdx.y * s.capacity;
-      if (g == 0 && i < choices) out[i] = even;
-      if (g == 0 && i + 1 < choices) out[i + 1] = odd;
-    }
-  }
-}
-
-// ---------------------------------------------------------------------------------------------- blocks
-__global__ void worth_kernel(const __grid_constant__ Selection s, float* worth, int64_t worth_capacity) {
-  const int64_t r = s.first_row + blockIdx.y, visible = s.visible(r);
-  const int64_t b = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, count = (visible + s.block_size - 1) / s.block_size;
-  if (b >= count || s.takes_all(r)) return;
-  float best = b + 1 == count ? INFINITY : -INFINITY;  // the newest block stays
-  for (int64_t e = b * s.block_size; e < min((b + 1) * s.block_size, visible); ++e) {
-    best = fmaxf(best, s.scores[blockIdx.y * s.capacity + e]);
-  }
-  worth[blockIdx.y * worth_capacity + b] = best;
-}
-
-// ---------------------------------------------------------------------------------------------- the best
-constexpr int kChooseThreads = 1024, kChooseWarps = kChooseThreads / 32, kBins = 2048, kItems = 8;
-constexpr int kBatch = 8;  // loads of a thread under way
-
-// Larger numbers have larger keys; 0: never chosen (-inf and NaN).
-__device__ uint32_t key_of(float v) {
-  if (!(v > -INFINITY)) return 0;
-  const uint32_t bits = __float_as_uint(v + 0.0f);
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-// The key at which `wanted` of the n values are reached from above, and how many of the values with that key are taken.
-// Fewer values than wanted: key 1 and none, which takes all that may be chosen.
-__device__ void find_threshold(const float* values, int64_t n, int wanted, uint32_t& key, int& ties) {
-  __shared__ int bins[kBins];
-  __shared__ int lanes[kChooseWarps];
-  __shared__ int found_bin, found_left;
-  uint32_t prefix = 0;
-  int left = wanted;
-  constexpr int kShift[3] = {21, 10, 0}, kBits[3] = {11, 11, 10};
-#pragma unroll
-  for (int level = 0; level < 3; ++level) {
-    __syncthreads();
-    for (int b = threadIdx.x; b < kBins; b += kChooseThreads) bins[b] = 0;
-    if (threadIdx.x == 0) found_bin = -1;
-    __syncthreads();
-    for (int64_t first = threadIdx.x; first < n; first += kBatch * kChooseThreads) {
-      uint32_t keys[kBatch];
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-        const int64_t i = first + b * kChooseThreads;
-        keys[b] = i < n ? key_of(values[i]) : 0;
-      }
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-        const uint32_t k = keys[b];
-        if (k == 0 || (level > 0 && k >> (kShift[level] + kBits[level]) != prefix)) continue;
-        atomicAdd(&bins[k >> kShift[level] & ((1u << kBits[level]) - 1)], 1);
-      }
-    }
-    __syncthreads();
-    // Thread 0 has the highest bins.
-    constexpr int kOwn = kBins / kChooseThreads;
-    const int high = kBins - 1 - int(threadIdx.x) * kOwn;
-    int own = 0, total = 0;
-    for (int b = 0; b < kOwn; ++b) own += bins[high - b];
-    int above = before_in_block(own, lanes, total);
-    if (above < left && left <= above + own) {
-      for (int b = 0; b < kOwn; ++b) {
-        if (left <= above + bins[high - b]) {
-          found_bin = high - b;
-          found_left = left - above;
-          break;
+          for (int i = 0; i < 4; ++i) pairs[n][i] = times(pairs[n][i], factors[n].second);
         }
-        above += bins[high - b];
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+#pragma unroll
+        for (int m = 0; m < MTiles; ++m) {
+          const uint4 q = queries[m][2 * w + h][lane];
+          const uint32_t a[4] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+          for (int n = 0; n < kRuns; ++n) multiply_add(dot[n][m], a, pairs[n][2 * h], pairs[n][2 * h + 1]);
+        }
       }
     }
-    __syncthreads();
-    if (found_bin < 0) {  // the first level only: there are fewer
-      key = 1;
-      ties = 0;
-      return;
+    float score[2 * kRuns];  // of keys 2 t and 2 t + 1 of each run: this lane's heads
+#pragma unroll
+    for (int n = 0; n < kRuns; ++n) {
+      float even = 0, odd = 0;
+#pragma unroll
+      for (int m = 0; m < MTiles; ++m) {
+        const float low = weights[16 * m + g], high = weights[16 * m + g + 8];
+        even += low * fmaxf(dot[n][m][0], 0.0f);
+        even += high * fmaxf(dot[n][m][2], 0.0f);
+        odd += low * fmaxf(dot[n][m][1], 0.0f);
+        odd += high * fmaxf(dot[n][m][3], 0.0f);
+      }
+      score[2 * n] = even, score[2 * n + 1] = odd;
     }
-    prefix = prefix << kBits[level] | uint32_t(found_bin);
-    left = found_left;
+    // Over the eight lanes of a key: each step gives half of the numbers away, so that one is left.
+#pragma unroll
+    for (int bit = 0; bit < 3; ++bit) {
+      const bool upper = g >> bit & 1;
+      const int left = kRuns >> bit;
+#pragma unroll
+      for (int i = 0; i < left; ++i) {
+        const float given = upper ? score[i] : score[i + left], kept = upper ? score[i + left] : score[i];
+        score[i] = kept + __shfl_xor_sync(~0u, given, 4 << bit);
+      }
+    }
+    // Bits 0 and 1 of g chose the run, bit 2 the key of the pair.
+    const int i = begin + 8 * (2 * (g & 1) + (g >> 1 & 1)) + 2 * t + (g >> 2);
+    if (i < end) out[i] = score[0];
   }
-  key = prefix;
-  ties = left;
-}
-
-// Entries, or blocks when `of_blocks`: then `values` is their worth.
-__global__ void __launch_bounds__(kChooseThreads)
-    choose_kernel(const __grid_constant__ Selection s, bool of_blocks, const float* values, int64_t value_capacity,
-                  Rows<int32_t> out, int32_t* count) {
-  __shared__ int lanes[kChooseWarps];
-  const int64_t r = s.first_row + blockIdx.x;
-  const int64_t n = of_blocks ? (s.visible(r) + s.block_size - 1) / s.block_size : s.choices(r);
-  const int wanted = of_blocks ? s.top_blocks : s.top_k;
-  int32_t* to = out.row(r);
-  const auto name = [&](int64_t i) { return int32_t(of_blocks ? i : s.entry_of(r, i)); };
-  const float* own = values + blockIdx.x * value_capacity;
-  int taken = 0;
-  if (s.takes_all(r)) {
-    taken = int(min(n, int64_t(wanted)));
-    for (int i = threadIdx.x; i < taken; i += kChooseThreads) to[i] = name(i);
-  } else {
-    uint32_t threshold = 1;
-    int ties = 0, ties_seen = 0;
-    find_threshold(own, n, wanted, threshold, ties);
-    // Key 1 is no number's: everything above it is taken.
-    for (int64_t first = 0; first < n && taken < wanted; first += kChooseThreads * kItems) {
-      uint32_t keys[kItems];
-      int equal = 0, total = 0;
-#pragma unroll
-      for (int k = 0; k < kItems; ++k) {
-        const int64_t i = first + threadIdx.x * kItems + k;
-        keys[k] = i < n ? key_of(own[i]) : 0;
-        equal += keys[k] == threshold;
-      }
-      int tie = ties_seen + before_in_block(equal, lanes, total);
-      ties_seen += total;
-      int chosen = 0;
-#pragma unroll
-      for (int k = 0; k < kItems; ++k) {
-        const bool take = keys[k] > threshold || (keys[k] == threshold && tie++ < ties);
-        if (!take) keys[k] = 0;
-        chosen += take;
-      }
-      int at = taken + before_in_block(chosen, lanes, total);
-      taken += total;
-#pragma unroll
-      for (int k = 0; k < kItems; ++k) {
-        if (keys[k] != 0) to[at++] = name(first + threadIdx.x * kItems + k);
-      }
-    }
-  }
-  for (int i = taken + int(threadIdx.x); i < wanted; i += kChooseThreads) to[i] = -1;
-  if (threadIdx.x == 0) count[r] = taken;
+  wait_copies<0>();
 }
 
 __global__ void trace_kernel(const __grid_constant__ Selection s, Rows<float> out, int64_t columns) {
@@ -342,23 +208,28 @@ __global__ void trace_kernel(const __grid_constant__ Selection s, Rows<float> ou
   }
 }
 
-template <int Channels>
-void launch_tensor_scores(Call& call, const Selection& s, dim3 blocks) {
-  switch ((s.heads + 15) / 16) {
-    case 1: score_tensor_kernel<Channels, 1><<<blocks, 32 * kWarps, 0, call.stream()>>>(s); return;
-    case 2: score_tensor_kernel<Channels, 2><<<blocks, 32 * kWarps, 0, call.stream()>>>(s); return;
-    case 3: score_tensor_kernel<Channels, 3><<<blocks, 32 * kWarps, 0, call.stream()>>>(s); return;
-    default: score_tensor_kernel<Channels, 4><<<blocks, 32 * kWarps, 0, call.stream()>>>(s);
-  }
+template <int MTiles>
+void launch_tensor_scores(Call& call, const Selection& s, int64_t rows, int64_t most) {
+  constexpr int kBytes = kWarps * kAhead * kBatchBytes;
+  int64_t keys = 512;  // of a block: more where there are blocks enough
+  while (keys < 8192 && rows * most > keys * 1056) keys *= 2;
+  expect(cudaFuncSetAttribute(score_tensor_kernel<MTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
+         "select_rows");
+  const dim3 blocks(grid((most + keys - 1) / keys), unsigned(rows));
+  score_tensor_kernel<MTiles><<<blocks, 32 * kWarps, kBytes, call.stream()>>>(s, int(keys));
 }
 
 void launch_scores(Call& call, const Selection& s, int64_t rows, int64_t most) {
-  const bool words =
-      (reinterpret_cast<uintptr_t>(s.keys.base) | uintptr_t(s.keys.block_stride) | uintptr_t(s.keys.entry_bytes)) % 4 ==
-      0;
-  if (s.format == RowFormat::q4i && words && s.heads <= 64 && (s.channels == 64 || s.channels == 128)) {
-    const dim3 blocks(grid((most + kKeysOfBlock - 1) / kKeysOfBlock), unsigned(rows));
-    return s.channels == 64 ? launch_tensor_scores<64>(call, s, blocks) : launch_tensor_scores<128>(call, s, blocks);
+  const auto by_eight = [](uint64_t v) { return v % 8 == 0; };
+  const bool runs = by_eight(reinterpret_cast<uintptr_t>(s.keys.base)) && by_eight(uint64_t(s.keys.block_stride)) &&
+                    s.keys.entry_bytes == kKeyBytes && s.keys.entries_per_block % kRun == 0 &&
+                    (!s.restricted || s.block_size % kRun == 0);
+  if (s.format == RowFormat::q4i && runs && s.heads <= 64 && s.channels == kChannels) {
+    switch ((s.heads + 15) / 16) {
+      case 1: return launch_tensor_scores<1>(call, s, rows, most);
+      case 2: return launch_tensor_scores<2>(call, s, rows, most);
+      default: return launch_tensor_scores<4>(call, s, rows, most);
+    }
   }
   const int padded = (s.heads + 31) / 32 * 32;
   const int bytes = int(sizeof(float)) * (s.channels * padded + padded + kFloatWarps * s.channels);
@@ -412,27 +283,17 @@ void select_rows(Queue& queue, const SelectRows& op) {
   // The tables bound what a row may see; positions may lie where the processor cannot read them.
   const int64_t all = op.keys.blocks.shape[1] * op.keys.entries_per_block;
   const int64_t most = s.restricted ? std::min(all, int64_t(op.top_blocks) * op.block_size) : all;
-  const int64_t most_blocks = s.source ? (all + op.block_size - 1) / op.block_size : 0;
-  s.capacity = most;
-  // Scores of some rows at a time: 256 MiB.
-  const int64_t together = std::clamp<int64_t>((int64_t(1) << 26) / std::max<int64_t>(1, most), 1, 32768);
+  s.capacity = (most + 7) / 8 * 8;
+  // Scores of some rows at a time: 256 MiB, and 192 KB a row for the choice among many.
+  const int64_t together =
+      std::clamp<int64_t>((int64_t(1) << 26) / std::max<int64_t>(1, most), 1, most > kMostDirect ? 512 : 32768);
   const int64_t piece = std::min(rows, together);
-  s.scores = call.workspace<float>(piece * most);
-  float* worth = call.workspace<float>(piece * most_blocks);
+  s.scores = call.workspace<float>(piece * s.capacity);
   const bool looks = most > op.top_k || s.traced || (s.source && all > int64_t(op.top_blocks) * op.block_size);
   for (s.first_row = 0; s.first_row < rows; s.first_row += piece) {
     const int64_t here = std::min(piece, rows - s.first_row);
     if (looks && most > 0) launch_scores(call, s, here, most);
-    if (s.source) {
-      if (looks && most_blocks > 0) {
-        worth_kernel<<<dim3(grid((most_blocks + 127) / 128), unsigned(here)), 128, 0, call.stream()>>>(s, worth,
-                                                                                                       most_blocks);
-      }
-      choose_kernel<<<grid(here), kChooseThreads, 0, call.stream()>>>(s, true, worth, most_blocks, rows_of(blocks),
-                                                                      block_count.data);
-    }
-    choose_kernel<<<grid(here), kChooseThreads, 0, call.stream()>>>(s, false, s.scores, s.capacity, rows_of(entries),
-                                                                    count.data);
+    choose_best(call, s, here, looks, entries, count.data, blocks, block_count.data);
     if (s.traced) {
       trace_kernel<<<grid(here), 256, 0, call.stream()>>>(s, rows_of(scores), op.scores.shape[1]);
     }
