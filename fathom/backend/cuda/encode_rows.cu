@@ -58,9 +58,9 @@ __global__ void encode_kernel(Rows<const A> x, int heads, int channels, Destinat
     uint8_t* scales = to.scales + r * to.scale_stride + head * to.head_stride;
     uint64_t packed = 0;
     if constexpr (Format == RowFormat::q8) {
-      const float scale = pow2_ceil(fmaxf(amax, 1e-4f) / 448.0f);
+      const float scale = pow2_ceil(fmaxf(amax, 1e-4f) / 448.0f), inverse = 1 / scale;  // of a power of two: exact
 #pragma unroll
-      for (int k = 0; k < 8; ++k) packed |= uint64_t(to_e4m3(v[k] / scale)) << (8 * k);
+      for (int k = 0; k < 8; ++k) packed |= uint64_t(to_e4m3(v[k] * inverse)) << (8 * k);
       put(codes + c, packed, 8);
       if (c % 32 == 0) scales[c / 32] = uint8_t(__float_as_uint(scale) >> 23);
     } else {

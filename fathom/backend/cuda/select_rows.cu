@@ -6,6 +6,7 @@
 //            four for its score; operations: 2 * heads * channels an entry. About 150 instructions for eight entries
 //            of 32 heads: they are the floor together with the bytes.
 #include <algorithm>
+#include <bit>
 
 #include "fathom/backend/cuda/select.cuh"
 #include "fathom/backend/cuda/tensor_core.cuh"
@@ -68,8 +69,8 @@ __device__ inline void widen_key(uint32_t codes, uint32_t (&pairs)[4]) {
 // one scale, lane t of four has eight columns at a time: step 2 w + h of the products meets the channels
 // 32 t + 8 w + 2 h + (0, 4, 1, 5).
 template <int MTiles>
-__global__ void __launch_bounds__(32 * kWarps, 2)
-    score_tensor_kernel(const __grid_constant__ Selection s, int keys_of_block) {
+__global__ void __launch_bounds__(32 * kWarps, MTiles <= 2 ? 3 : 2)
+    score_tensor_kernel(const __grid_constant__ Selection s, int keys_of_block, int page_shift) {
   extern __shared__ __align__(16) uint8_t batches[];  // [kWarps][kAhead][kBatchBytes]
   __shared__ uint4 queries[MTiles][kSteps][32];       // fragments, as the lanes want them
   __shared__ float weights[16 * MTiles];
@@ -80,15 +81,16 @@ __global__ void __launch_bounds__(32 * kWarps, 2)
   const int end = int(min(first + keys_of_block, choices));
   uint8_t* const own = batches + warp * kAhead * kBatchBytes;
 
-  const int per_page = s.keys.entries_per_block;
+  const int per_page = s.keys.entries_per_block;  // 2^page_shift, or any number when that is negative
   const int32_t* const pages = s.keys.blocks.data + s.sequence[r] * s.keys.blocks.stride[0];
   int next = int(first) + warp * 32;
   const auto fetch = [&](int stage) {
     if (next < end) {
       // Eight lanes copy a run; behind the last one it is copied again.
       const int entry = int(s.entry_of(r, min(next + lane / 8 * kRun, (end - 1) / kRun * kRun)));
-      const uint8_t* from = s.keys.base + int64_t(pages[entry / per_page]) * s.keys.block_stride +
-                            entry % per_page * kKeyBytes + lane % 8 * 8;
+      const int page = page_shift >= 0 ? entry >> page_shift : entry / per_page;
+      const uint8_t* from = s.keys.base + int64_t(pages[page]) * s.keys.block_stride +
+                            (entry - page * per_page) * kKeyBytes + lane % 8 * 8;
       uint8_t* to = own + stage * kBatchBytes + lane / 8 * kRunBytes + lane % 8 * 8;
 #pragma unroll
       for (int j = 0; j < (kRunBytes + 63) / 64; ++j) {
@@ -131,14 +133,19 @@ __global__ void __launch_bounds__(32 * kWarps, 2)
     fetch(stage == 0 ? kAhead - 1 : stage - 1);
     const uint8_t* keys = own + stage * kBatchBytes + g * kKeyBytes;
     stage = stage + 1 == kAhead ? 0 : stage + 1;
-    Factors factors[kRuns];
-    bool two = false;
+    // What brings widened codes to value * 2^(code - 127) is 2^(code - 1): nearly always a bf16.
+    uint32_t scale[kRuns], factor[kRuns], largest = 0;
 #pragma unroll
     for (int n = 0; n < kRuns; ++n) {
-      factors[n] = factors_of(keys[n * kRunBytes + kChannels / 2 + t], 126);
-      two = two || factors[n].two;
+      scale[n] = keys[n * kRunBytes + kChannels / 2 + t];
+      factor[n] = (scale[n] + 126) * 0x00800080u;  // power_pair, in one multiplication
+      largest = max(largest, scale[n]);
     }
-    two = __any_sync(~0u, two);
+    const bool two = __any_sync(~0u, largest > 128);
+    if (two) {
+#pragma unroll
+      for (int n = 0; n < kRuns; ++n) factor[n] = factors_of(scale[n], 126).first;
+    }
     float dot[kRuns][MTiles][4] = {};
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
@@ -147,13 +154,13 @@ __global__ void __launch_bounds__(32 * kWarps, 2)
       for (int n = 0; n < kRuns; ++n) {
         widen_key(*reinterpret_cast<const uint32_t*>(keys + n * kRunBytes + 16 * t + 4 * w), pairs[n]);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) pairs[n][i] = times(pairs[n][i], factors[n].first);
+        for (int i = 0; i < 4; ++i) pairs[n][i] = times(pairs[n][i], factor[n]);
       }
       if (two) {
 #pragma unroll
         for (int n = 0; n < kRuns; ++n) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) pairs[n][i] = times(pairs[n][i], factors[n].second);
+          for (int i = 0; i < 4; ++i) pairs[n][i] = times(pairs[n][i], factors_of(scale[n], 126).second);
         }
       }
 #pragma unroll
@@ -215,8 +222,10 @@ void launch_tensor_scores(Call& call, const Selection& s, int64_t rows, int64_t 
   while (keys < 8192 && rows * most > keys * 1056) keys *= 2;
   expect(cudaFuncSetAttribute(score_tensor_kernel<MTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
          "select_rows");
+  const unsigned per_page = unsigned(s.keys.entries_per_block);
+  const int page_shift = std::has_single_bit(per_page) ? std::countr_zero(per_page) : -1;
   const dim3 blocks(grid((most + keys - 1) / keys), unsigned(rows));
-  score_tensor_kernel<MTiles><<<blocks, 32 * kWarps, kBytes, call.stream()>>>(s, int(keys));
+  score_tensor_kernel<MTiles><<<blocks, 32 * kWarps, kBytes, call.stream()>>>(s, int(keys), page_shift);
 }
 
 void launch_scores(Call& call, const Selection& s, int64_t rows, int64_t most) {
