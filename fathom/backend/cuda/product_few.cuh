@@ -7,6 +7,9 @@
 // bytes a stage by cp.async, without barriers between warps, running ahead over the ends of tiles and weights. So a
 // multiprocessor keeps 64 KB on their way all the time (4.27 TB/s x 700 ns are 23 KB for each of 132). The rows of x
 // that a weight meets lie in shared memory, arranged once a weight and block.
+// It may begin before the kernel ahead in the stream has ended (programmatic dependent launch): a plain product's first
+// weights are fetched then, everything else after the wait. So a weight must not be a result of the kernel just ahead;
+// the engine's never are.
 // Where a block has a few tiles only, its warps share each by segments of K, and the one that ends last adds the parts.
 //
 // Bytes: the weights once for each 8 or 16 rows of x. What comes next is instructions: about 45 for 512 FP4 weights.
