@@ -7,34 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "fathom/backend/backend.h"
-#include "fathom/backend/machine_peaks.h"
+#include "fathom/backend/operation_work.h"
 
 namespace fathom {
-
-/// In which numbers the multiply-adds can be done at best: f8_e4m3 and f4_e2m1 are exact in bf16, f4_e2m1 against
-/// f4_e2m1 is exact in int8 (twice a code is a whole number up to 12).
-enum class Arithmetic : uint8_t { f32, bf16, int8 };
-const char* name_of(Arithmetic arithmetic);
-
-/// What one call has to do whatever the kernel is. Bytes are counted once, however often a kernel reads them.
-struct KernelWork {
-  int64_t memory_bytes = 0;     // read where no cache holds it: weights, keys, tables
-  bool large_pages = false;     // these lie in pages of 2 MiB
-  int64_t cache_bytes = 0;      // read and written where the last calls left it: activations
-  int64_t cache_footprint = 0;  // of these: what the calls go over again and again; says which cache holds it
-  double operations = 0;        // two a multiply-add
-  Arithmetic arithmetic = Arithmetic::f32;
-};
-
-/// The least time a call can take on a machine: the longest of its parts, as if they were done at once.
-struct KernelBound {
-  enum class By : uint8_t { memory, cache, compute };
-  By by = By::memory;
-  double seconds = 0;
-};
-const char* name_of(KernelBound::By by);
-KernelBound bound_of(const KernelWork& work, const MachinePeaks& peaks);
 
 /// One shape with a number of rows, ready to be called. Owns or shares its memory.
 struct KernelRun {

@@ -1,25 +1,94 @@
 #include "fathom/backend/timed_operations.h"
 
-#include <chrono>
+#include <algorithm>
 
 #include "fathom/backend/operation_list.h"
 
 namespace fathom {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// The weight of a product; none: all zero.
+struct Shape {
+  DType dtype = DType::f32;
+  int64_t experts = 0, rows = 0, cols = 0;
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
 
-Operations timed_table;
+Shape shape_of(const Linear& op) { return {op.weight.dtype(), 1, op.weight.rows(), op.weight.cols()}; }
+Shape shape_of(const GroupedLinear& op) {
+  if (op.weights.empty()) return {};
+  return {op.weights[0].dtype(), int64_t(op.weights.size()), op.weights[0].rows(), op.weights[0].cols()};
+}
+template <class Op>
+Shape shape_of(const Op&) {
+  return {};
+}
+
+const char* weight_name(DType dtype) {
+  switch (dtype) {
+    case DType::bf16: return "bf16";
+    case DType::f8_e4m3: return "fp8";
+    case DType::f4_e2m1: return "mxfp4";
+    default: return "f32";
+  }
+}
+
+std::string text_of(const Shape& s) {
+  if (s.experts == 0) return "";
+  return (s.experts > 1 ? std::to_string(s.experts) + " " : "") + weight_name(s.dtype) + " " + std::to_string(s.rows) +
+         "x" + std::to_string(s.cols);
+}
+
+// Marks of a call whose time is not known yet.
+struct Call {
+  int64_t begin = 0, end = 0;
+};
+
+struct Total {
+  Shape shape;
+  OperationTime time;
+  std::vector<Call> pending;
+};
+
+struct Ledger {
+  Operations table;
+  QueueClock* clock = nullptr;
+  const Memory* memory = nullptr;
+  const MachinePeaks* peaks = nullptr;
+};
+Ledger ledger;
 
 template <auto entry>
-OperationTime time_of;
+std::vector<Total> totals_of;
+
+template <auto entry>
+Total& total_of(const Shape& shape) {
+  for (Total& total : totals_of<entry>) {
+    if (total.shape == shape) return total;
+  }
+  return totals_of<entry>.emplace_back(Total{shape, {}, {}});
+}
 
 template <auto entry, class Op>
 void call_timed(Queue& queue, const Op& op) {
-  const auto begin = Clock::now();
-  (timed_table.*entry)(queue, op);
-  time_of<entry>.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
-  ++time_of<entry>.calls;
+  if (ledger.clock == nullptr && ledger.memory == nullptr) return (ledger.table.*entry)(queue, op);
+  Total& total = total_of<entry>(shape_of(op));
+  ++total.time.calls;
+  if (ledger.clock != nullptr) {
+    Call call;
+    call.begin = ledger.clock->mark();
+    (ledger.table.*entry)(queue, op);
+    call.end = ledger.clock->mark();
+    total.pending.push_back(call);
+    return;
+  }
+  (ledger.table.*entry)(queue, op);
+  queue.wait();
+  const KernelWork work = WorkReader(*ledger.memory)(op);
+  total.time.memory_bytes += work.memory_bytes;
+  total.time.cache_bytes += work.cache_bytes;
+  total.time.operations += work.operations;
+  total.time.bound_seconds += bound_of(work, *ledger.peaks).seconds;
 }
 
 template <auto entry, class Op>
@@ -30,19 +99,36 @@ void set_timed(void (*Operations::*)(Queue&, const Op&), Operations& table) {
 }  // namespace
 
 Operations timed_operations(const Operations& table) {
-  timed_table = table;
+  ledger = {table};
   Operations timed = table;
-  for_each_operation([&]<auto entry>(std::string_view) { set_timed<entry>(entry, timed); });
-  take_operation_times();
+  for_each_operation([&]<auto entry>(std::string_view) {
+    set_timed<entry>(entry, timed);
+    totals_of<entry>.clear();
+  });
   return timed;
+}
+
+void time_operations(QueueClock* clock) { ledger.clock = clock; }
+
+void count_operations(const Memory* memory, const MachinePeaks* peaks) {
+  ledger.memory = memory;
+  ledger.peaks = peaks;
 }
 
 std::vector<OperationTime> take_operation_times() {
   std::vector<OperationTime> times;
   for_each_operation([&]<auto entry>(std::string_view name) {
-    times.push_back({name, time_of<entry>.calls, time_of<entry>.seconds});
-    time_of<entry> = {};
+    for (Total& total : totals_of<entry>) {
+      if (total.time.calls == 0) continue;
+      for (const Call& call : total.pending) total.time.seconds += ledger.clock->seconds(call.begin, call.end);
+      total.time.name = name;
+      total.time.shape = text_of(total.shape);
+      times.push_back(std::move(total.time));
+      total.time = {};
+      total.pending.clear();  // keeps its memory
+    }
   });
+  if (ledger.clock != nullptr) ledger.clock->restart();
   return times;
 }
 

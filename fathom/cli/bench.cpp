@@ -28,7 +28,7 @@ struct Settings {
   std::vector<std::string> words;
   std::vector<int64_t> lengths, batch, cached;
   int64_t repeat = 5, warmup = 1;
-  std::string tokens = "own";
+  std::string tokens = "own", past = "computed", launch = "recorded";
   std::string out, compare, max_slowdown = "5%";
   bool sweep = false, per_operation = false;
   std::string api, policy = "default", tokenizer;  // codec
@@ -65,8 +65,8 @@ std::vector<StepCase> cases_of(const Settings& s, bool decode, int drafts) {
   for (int64_t length : lengths) {
     for (int64_t before : cached) {
       for (int64_t batch : batches) {
-        cases.push_back({decode, length, batch, before, drafts, s.tokens == "random",
-                         replay_mode_of(s.engine.replay).value_or(ReplayMode::compact)});
+        cases.push_back({decode, length, batch, before, drafts, s.tokens == "random", s.past == "copied",
+                         replay_mode_of(s.engine.replay).value_or(ReplayMode::compact), s.launch == "recorded"});
       }
     }
   }
@@ -93,6 +93,8 @@ BenchRow row_of(const StepCase& c, const StepTimes& times, const StepBench& benc
   row.spread = (sorted.back() - sorted.front()) / middle;
   row.accepted_per_step = times.accepted_per_step;
   row.operations = times.operations;
+  row.peaks = bench.peaks();
+  row.copied = c.copied;
   row.stream = times.stream;
   return row;
 }
@@ -110,6 +112,8 @@ std::string command_of(const Settings& s, const Common& common) {
   list("cached", s.cached);
   if (s.per_operation) text += " --per-operation";
   if (s.tokens != "own") text += " --tokens " + s.tokens;
+  if (s.past != "computed") text += " --past " + s.past;
+  if (s.launch != "recorded") text += " --launch " + s.launch;
   if (s.engine.experts != "device") text += " --experts " + s.engine.experts;
   if (s.engine.resident_limit) text += " --resident-limit " + std::to_string(s.engine.resident_limit->count);
   if (s.engine.drop_behind) text += " --drop-behind";
@@ -177,7 +181,8 @@ Result<int> run_codec(const Settings& s, const Common& common) {
   for (const auto& [given, name] :
        {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
         std::pair(!s.cached.empty(), "--cached"), std::pair(s.sweep, "--sweep"),
-        std::pair(s.per_operation, "--per-operation"), std::pair(s.tokens != "own", "--tokens")}) {
+        std::pair(s.per_operation, "--per-operation"), std::pair(s.tokens != "own", "--tokens"),
+        std::pair(s.past != "computed", "--past"), std::pair(s.launch != "recorded", "--launch")}) {
     if (given)
       return usage("the codec takes no steps", name, "use it with fathom bench prefill or fathom bench decode");
   }
@@ -191,7 +196,8 @@ Result<int> run_engine(const Settings& s, const Common& common) {
   for (const auto& [given, name] :
        {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
         std::pair(!s.cached.empty(), "--cached"), std::pair(s.per_operation, "--per-operation"),
-        std::pair(s.tokens != "own", "--tokens"), std::pair(!s.api.empty(), "--api"),
+        std::pair(s.tokens != "own", "--tokens"), std::pair(s.past != "computed", "--past"),
+        std::pair(s.launch != "recorded", "--launch"), std::pair(!s.api.empty(), "--api"),
         std::pair(!s.compare.empty(), "--compare")}) {
     if (given) return usage("the engine takes requests, not cases", name, "say what comes with --trace or --arrivals");
   }
@@ -218,7 +224,8 @@ Result<int> run_serve(const Settings& s, const Common& common) {
   for (const auto& [given, name] :
        {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
         std::pair(!s.cached.empty(), "--cached"), std::pair(s.per_operation, "--per-operation"),
-        std::pair(s.tokens != "own", "--tokens"), std::pair(s.repeat != 5, "--repeat"),
+        std::pair(s.tokens != "own", "--tokens"), std::pair(s.past != "computed", "--past"),
+        std::pair(s.launch != "recorded", "--launch"), std::pair(s.repeat != 5, "--repeat"),
         std::pair(s.warmup != 1, "--warmup"), std::pair(s.policy != "default", "--codec-policy"),
         std::pair(!s.tokenizer.empty(), "--tokenizer")}) {
     if (given) return usage("an endpoint takes requests, not cases", name, "say what comes with --rate or --trace");
@@ -241,6 +248,7 @@ Result<int> run_kernels(const Settings& s, const Common& common) {
        {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
         std::pair(!s.cached.empty(), "--cached"), std::pair(s.sweep, "--sweep"),
         std::pair(s.per_operation, "--per-operation"), std::pair(s.tokens != "own", "--tokens"),
+        std::pair(s.past != "computed", "--past"), std::pair(s.launch != "recorded", "--launch"),
         std::pair(!s.api.empty(), "--api"), std::pair(!s.compare.empty(), "--compare")}) {
     if (given) return usage("kernels are no steps of a model", name, "say what to time with --kernel and --rows");
   }
@@ -272,13 +280,17 @@ Result<int> run_bench(const Settings& s, const Common& common) {
   if (auto right = check_stream_options(s.engine); !right) return right.error();
   const bool decode = s.words[0] == "decode";
   if (!decode && s.tokens != "own") return usage("a prompt's tokens are random as it is", "--tokens", "leave it out");
+  if (s.past != "computed" && (!decode || s.tokens != "random")) {
+    return usage("a copied past says nothing that tokens could follow", "--past",
+                 "use it with fathom bench decode --tokens random");
+  }
   const auto most_slowdown = parse_share(s.max_slowdown);
   if (!most_slowdown) return usage("\"" + s.max_slowdown + "\" is no share", "--max-slowdown", "pass 5% or 0.05");
   if (s.sweep && s.out.empty()) return usage("--sweep needs a folder", "--sweep", "add --out DIR");
   for (int64_t cached : or_default(s.cached, {1})) {
     if (decode && cached < 1) return usage("decode starts behind a prompt", "--cached", "pass at least 1");
   }
-  const auto model = load_model(common);
+  const auto model = load_model(common, WeightData::to_measure);
   if (!model) return model.error();
   const ModelConfig& config = model->opened.config;
   const int block = config.num_nextn_predict_layers > 0 ? config.dspark_block_size : 0;
@@ -387,8 +399,25 @@ Command bench_command() {
        .group = what,
        .target = &s->tokens,
        .choices = {"own", "random"}},
+      {.name = "past",
+       .value = "HOW",
+       .help = "decode with --tokens random: how --cached tokens come about; copied = 4,096 of one sequence are "
+               "computed, all else are copies of their cache",
+       .fallback = "computed",
+       .group = what,
+       .target = &s->past,
+       .choices = {"computed", "copied"}},
+      {.name = "launch",
+       .value = "HOW",
+       .help = "decode on a device: a step's operations as one launch, once it has been recorded, or each by itself",
+       .fallback = "recorded",
+       .group = what,
+       .target = &s->launch,
+       .choices = {"recorded", "each"}},
       {.name = "per-operation",
-       .help = "also where the time goes: calls, ms and share of each operation",
+       .help =
+           "also where the time goes: of each operation calls, ms, share, bytes and arithmetic that are needed, and "
+           "what they would take at the machine's peaks",
        .group = what,
        .target = &s->per_operation},
       {.name = "api",

@@ -48,6 +48,23 @@ std::string curve_of(const BenchRow& r) {
 
 }  // namespace
 
+WholeWork whole_work(const BenchRow& row) {
+  WholeWork whole;
+  for (const OperationTime& operation : row.operations) {
+    whole.memory_bytes += operation.memory_bytes;
+    whole.operations += operation.operations;
+    whole.bound_ms += 1000 * operation.bound_seconds;
+    whole.in_operations_ms += 1000 * operation.seconds;
+  }
+  if (row.ms <= 0) return whole;
+  whole.idle_share = std::max(0.0, 1 - whole.in_operations_ms / row.ms);
+  whole.share_of_bound = whole.bound_ms / row.ms;
+  if (row.peaks && row.peaks->memory > 0) {
+    whole.share_of_memory = 1000 * double(whole.memory_bytes) / row.ms / row.peaks->memory;
+  }
+  return whole;
+}
+
 Json to_json(const BenchRow& r) {
   Json tree = Json::object();
   tree.set("bench", Json::of(r.bench));
@@ -69,17 +86,41 @@ Json to_json(const BenchRow& r) {
   tree.set("commit", Json::of(r.commit));
   tree.set("command", Json::of(r.command));
   if (r.stream) tree.set("expert_stream", to_json(*r.stream));
+  if (r.copied) tree.set("past", Json::of("copied"));
   if (r.operations.empty()) return tree;
   Json list = Json::array();
   for (const OperationTime& operation : r.operations) {
     Json entry = Json::object();
     entry.set("name", Json::of(std::string(operation.name)));
+    if (!operation.shape.empty()) entry.set("shape", Json::of(operation.shape));
     entry.set("calls", Json::of(operation.calls));
     entry.set("ms", Json::of(1000 * operation.seconds));
     entry.set("share", Json::of(1000 * operation.seconds / r.ms));
+    entry.set("memory_bytes", Json::of(operation.memory_bytes));
+    entry.set("cache_bytes", Json::of(operation.cache_bytes));
+    entry.set("flop", Json::of(operation.operations));
+    entry.set("bound_ms", Json::of(1000 * operation.bound_seconds));
     list.push(std::move(entry));
   }
   tree.set("operations", std::move(list));
+  const WholeWork whole = whole_work(r);
+  Json sum = Json::object();
+  sum.set("memory_bytes", Json::of(whole.memory_bytes));
+  sum.set("flop", Json::of(whole.operations));
+  sum.set("bound_ms", Json::of(whole.bound_ms));
+  sum.set("share_of_bound", Json::of(whole.share_of_bound));
+  sum.set("share_of_memory", Json::of(whole.share_of_memory));
+  sum.set("in_operations_ms", Json::of(whole.in_operations_ms));
+  sum.set("idle_share", Json::of(whole.idle_share));
+  tree.set("whole", std::move(sum));
+  if (!r.peaks) return tree;
+  Json peaks = Json::object();
+  peaks.set("memory_gbps", Json::of(1e-9 * r.peaks->memory));
+  peaks.set("cache_gbps", Json::of(1e-9 * r.peaks->l3));
+  peaks.set("bf16_gflops", Json::of(1e-9 * r.peaks->bf16));
+  peaks.set("int8_gops", Json::of(1e-9 * r.peaks->int8));
+  peaks.set("f32_gflops", Json::of(1e-9 * r.peaks->f32));
+  tree.set("peaks", std::move(peaks));
   return tree;
 }
 
@@ -102,6 +143,7 @@ std::string to_csv(std::span<const BenchRow> rows) {
   for (BenchRow row : rows) {
     row.operations.clear();  // no column holds a list
     row.stream.reset();
+    row.copied = false;
     trees.push_back(to_json(row));
   }
   return csv_of(trees);
@@ -182,18 +224,35 @@ std::string to_table(std::span<const BenchRow> rows) {
 
 std::string to_operation_table(const BenchRow& row) {
   using Side = Table::Side;
-  Table table({{"operation"}, {"calls", Side::right}, {"ms", Side::right}, {"share", Side::right}});
-  const auto add = [&](std::string name, const std::string& calls, double ms) {
-    table.add({std::move(name), calls, fixed(ms, 3), fixed(100 * ms / row.ms, 1) + " %"});
-  };
-  double between = row.ms;
-  for (const OperationTime& operation : row.operations) {
-    add(std::string(operation.name), with_commas(operation.calls), 1000 * operation.seconds);
-    between -= 1000 * operation.seconds;
+  Table table({{"operation"},
+               {"weight"},
+               {"calls", Side::right},
+               {"ms", Side::right},
+               {"share", Side::right},
+               {"MB needed", Side::right},
+               {"GFLOP", Side::right},
+               {"bound ms", Side::right},
+               {"of bound", Side::right}});
+  const auto percent = [](double share) { return fixed(100 * share, 1) + " %"; };
+  for (const OperationTime& o : row.operations) {
+    const double ms = 1000 * o.seconds;
+    table.add({std::string(o.name), o.shape, with_commas(o.calls), fixed(ms, 3), percent(ms / row.ms),
+               brief(1e-6 * double(o.memory_bytes + o.cache_bytes)), brief(1e-9 * o.operations),
+               fixed(1000 * o.bound_seconds, 3), ms > 0 ? percent(1000 * o.bound_seconds / ms) : "-"});
   }
-  add("between them", "-", std::max(between, 0.0));
-  return row.bench + ", length " + with_commas(row.length) + ", batch " + with_commas(row.batch) + ", cached " +
-         with_commas(row.cached) + ": " + brief(row.ms) + " ms\n" + table.text();
+  const WholeWork whole = whole_work(row);
+  table.add({"between them", "", "-", fixed(row.ms * whole.idle_share, 3), percent(whole.idle_share), "", "", "", ""});
+  std::string text = row.bench + ", length " + with_commas(row.length) + ", batch " + with_commas(row.batch) +
+                     ", cached " + with_commas(row.cached) + ": " + brief(row.ms) + " ms\n" + table.text();
+  text += "the whole: " + brief(1e-9 * double(whole.memory_bytes)) + " GB of weights and caches, " +
+          percent(whole.share_of_memory) + " of the peak of reading; all bounds " + fixed(whole.bound_ms, 3) + " ms, " +
+          percent(whole.share_of_bound) + " of the time\n";
+  if (row.peaks) {
+    text += "peaks: reading " + brief(1e-9 * row.peaks->memory) + " GB/s, cache " + brief(1e-9 * row.peaks->l3) +
+            " GB/s, bf16 " + brief(1e-9 * row.peaks->bf16) + ", int8 " + brief(1e-9 * row.peaks->int8) + ", f32 " +
+            brief(1e-9 * row.peaks->f32) + " GFLOP/s\n";
+  }
+  return text;
 }
 
 std::string to_svg(std::span<const BenchRow> rows) {

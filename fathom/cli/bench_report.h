@@ -28,11 +28,27 @@ struct BenchRow {
   double accepted_per_step = 0;
   std::string model, machine, commit, command;
   std::optional<StreamStatistics> stream;  // of streamed experts, all measured repeats; only in JSON and in a line
-  std::vector<OperationTime> operations;  // of --per-operation, a prompt or a step; only in JSON and in their own table
+  bool copied = false;                     // the past: --past copied; only in JSON
+  // Of --per-operation, a prompt or a step; only in JSON and in their own table.
+  std::vector<OperationTime> operations;
+  std::optional<MachinePeaks> peaks;
 };
 
-/// One flat object; the keys are stable. With --per-operation also `operations`, a list of {name, calls, ms, share},
-/// and of streamed experts `expert_stream`, an object.
+/// What a whole prompt or step needs, from its operations.
+struct WholeWork {
+  int64_t memory_bytes = 0;     // weights, keys and tables, each read once
+  double operations = 0;        // two a multiply-add
+  double bound_ms = 0;          // of all operations, one after the other, at the machine's peaks
+  double in_operations_ms = 0;  // what they took
+  double idle_share = 0;        // of the time: between operations
+  double share_of_memory = 0;   // memory_bytes over the time, of the peak of reading
+  double share_of_bound = 0;    // bound_ms over the time
+};
+WholeWork whole_work(const BenchRow& row);
+
+/// One flat object; the keys are stable. With --per-operation also `operations`, a list of {name, shape, calls, ms,
+/// share, memory_bytes, cache_bytes, flop, bound_ms}, `whole`, and `peaks`; and of streamed experts `expert_stream`, an
+/// object.
 Json to_json(const BenchRow& row);
 std::string to_csv(std::span<const BenchRow> rows);
 /// Flat objects with the same keys: a line of keys, and a line for each.
@@ -43,7 +59,8 @@ Result<std::vector<std::map<std::string, std::string>>> read_csv(std::string_vie
 /// Only what --compare needs. Errors: bad_input naming the line or the column that is missing.
 Result<std::vector<BenchRow>> read_bench_csv(std::string_view text, const std::string& where);
 std::string to_table(std::span<const BenchRow> rows);
-/// Where the time of one row goes: calls, time and share of each operation, and what lies between them.
+/// Where the time of one row goes: calls, time and share of each operation, what it needs and what that would take at
+/// the machine's peaks; what lies between operations; and the same of the whole.
 std::string to_operation_table(const BenchRow& row);
 /// Throughput of all (y) against speed for one user (x), one line a bench and setting; a self-contained SVG file.
 std::string to_svg(std::span<const BenchRow> rows);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fathom/backend/backend.h"
 #include "fathom/checkpoint/embedded_model.h"
 #include "fathom/cli/cache_folder.h"
 #include "fathom/cli/log.h"
@@ -37,16 +38,33 @@ Result<std::vector<int32_t>> read_token_map(const Checkpoint& checkpoint) {
 
 }  // namespace
 
+namespace {
+
+/// Whether the backend that will run the weights has memory of its own, in which it draws them.
+Result<bool> draws_on_device(const SyntheticModel& model, WeightData data, const Common& common) {
+  const bool runs = data == WeightData::to_run || data == WeightData::to_measure;
+  if (!runs || model.preset == "flash-sparse") return false;
+  const auto backend = open_backend(common.backend);
+  if (!backend) return backend.error();
+  return !backend->memory.host_visible;
+}
+
+}  // namespace
+
 Result<LoadedModel> load_model(const Common& common, WeightData data) {
   const std::string& model = common.model;
   MemoryCheckpoint memory;
+  std::optional<uint64_t> draw_seed;
   if (is_synthetic(model)) {
     const auto wanted = parse_synthetic(model);
     if (!wanted) return wanted.error();
     if (data == WeightData::to_run) {  // before the minutes that it takes
       if (auto whole = check_whole(wanted->config, "--model " + model); !whole) return whole.error();
     }
-    auto made = make_in_memory(*wanted, data, common);
+    const auto on_device = draws_on_device(*wanted, data, common);
+    if (!on_device) return on_device.error();
+    if (*on_device) draw_seed = wanted->seed;
+    auto made = make_in_memory(*wanted, *on_device ? WeightData::declared : data, common);
     if (!made) return made.error();
     memory = std::move(*made);
   }
@@ -57,7 +75,8 @@ Result<LoadedModel> load_model(const Common& common, WeightData data) {
   if (data == WeightData::to_run) {
     if (auto whole = check_whole(opened->config, model); !whole) return whole.error();
   }
-  LoadedModel loaded{std::move(memory), std::move(*opened), {}, {}, model.empty() ? "the embedded miniature" : model};
+  LoadedModel loaded{
+      std::move(memory), std::move(*opened), {}, {}, draw_seed, model.empty() ? "the embedded miniature" : model};
   const Checkpoint& checkpoint = loaded.opened.checkpoint;
   if (checkpoint.has_file("tokenizer.json")) {
     const auto text = checkpoint.read_text("tokenizer.json");
@@ -259,6 +278,7 @@ Result<Engine> open_engine(const LoadedModel& model, const EngineSettings& setti
     if (!vocabulary) return vocabulary.error();
     options.vocabulary = std::move(*vocabulary);
   }
+  options.draw_seed = model.draw_seed;
   auto engine = Engine::open(model.opened.checkpoint, model.token_map, std::move(options));
   if (!engine) {
     Error error = engine.error();

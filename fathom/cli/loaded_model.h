@@ -20,12 +20,15 @@ struct LoadedModel {
   OpenedModel opened;
   std::optional<Tokenizer> tokenizer;  // none: the folder has no tokenizer.json
   std::vector<int32_t> token_map;      // empty: no tokenizer and no engram_token_map.json
-  std::string name;                    // for people: the folder, synthetic:..., or "the embedded miniature"
+  // Set: the weights of `opened` are declared only; a device draws them (ModelOptions::draw_seed).
+  std::optional<uint64_t> draw_seed;
+  std::string name;  // for people: the folder, synthetic:..., or "the embedded miniature"
 };
 
 /// What --model names. Of a folder it reads headers, not weights; a synthetic model is made, with its weights when
-/// `data` says so. Errors: bad_input, corrupt, not_found; usage and out_of_memory for a synthetic one. A checkpoint
-/// that this program does not support is bad_input here: it is the file that does not fit, not the hardware.
+/// `data` says so, and no device draws them itself. Errors: bad_input, corrupt, not_found; usage and out_of_memory for
+/// a synthetic one. A checkpoint that this program does not support is bad_input here: it is the file that does not
+/// fit, not the hardware.
 Result<LoadedModel> load_model(const Common& common, WeightData data = WeightData::to_run);
 
 /// The tokenizer of `path`, or of the model when it is empty.

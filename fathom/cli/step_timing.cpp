@@ -22,14 +22,36 @@ double median(std::vector<double> values) {
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-/// One entry an operation: the median of its seconds over the repeats, each of `steps` steps.
-std::vector<OperationTime> medians(const std::vector<std::vector<OperationTime>>& repeats, int64_t steps) {
+constexpr int64_t kComputedPast = 4096;  // tokens of a copied past that are computed
+
+/// The entry of the same operation and shape; null: it did not run.
+const OperationTime* entry_of(const std::vector<OperationTime>& times, const OperationTime& wanted) {
+  for (const OperationTime& one : times) {
+    if (one.name == wanted.name && one.shape == wanted.shape) return &one;
+  }
+  return nullptr;
+}
+
+/// One entry an operation: the median of its seconds over the repeats, each of `steps` steps, with what was counted in
+/// as many.
+std::vector<OperationTime> medians(const std::vector<std::vector<OperationTime>>& repeats,
+                                   const std::vector<OperationTime>& counted, int64_t steps) {
   std::vector<OperationTime> out;
   for (size_t i = 0; !repeats.empty() && i < repeats[0].size(); ++i) {
-    std::vector<double> seconds;
-    for (const auto& times : repeats) seconds.push_back(times[i].seconds / double(steps));
     const OperationTime& one = repeats[0][i];
-    if (one.calls > 0) out.push_back({one.name, one.calls / steps, median(std::move(seconds))});
+    std::vector<double> seconds;
+    for (const auto& times : repeats) {
+      const OperationTime* same = entry_of(times, one);
+      seconds.push_back(same == nullptr ? 0 : same->seconds / double(steps));
+    }
+    OperationTime& entry = out.emplace_back(OperationTime{one.name, one.shape, one.calls / steps});
+    entry.seconds = median(std::move(seconds));
+    const OperationTime* work = entry_of(counted, one);
+    if (work == nullptr) continue;
+    entry.memory_bytes = work->memory_bytes / steps;
+    entry.cache_bytes = work->cache_bytes / steps;
+    entry.operations = work->operations / double(steps);
+    entry.bound_seconds = work->bound_seconds / double(steps);
   }
   std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
   return out;
@@ -50,6 +72,8 @@ struct StepBench::State {
   std::optional<BatchBuilder> builder;
   int64_t step_rows = 0;
   bool per_operation = false;
+  std::unique_ptr<QueueClock> clock;  // of per_operation, with the machine's peaks
+  std::optional<MachinePeaks> peaks;
   std::vector<Stream> sequences;
   std::vector<float> draft_logits, confidence;
   std::vector<RowSampling> greedy;
@@ -97,30 +121,58 @@ struct StepBench::State {
     return drawn;
   }
 
-  /// Runs prompt positions [cached, until) of every sequence, as many steps as `step_rows` demands. The newest token of
-  /// each is appended when `until` is the prompt's end.
-  void prefill(int64_t until) {
+  /// Runs prompt positions [cached, until) of the first `count` sequences, as many steps as `step_rows` demands. The
+  /// newest token of each is appended when `until` is the prompt's end.
+  void prefill(int64_t until, size_t count) {
     size_t at = 0;
-    while (at < sequences.size()) {
+    while (at < count) {
       StepPlan plan;
       int64_t left = step_rows;
       std::vector<size_t> ending;
-      while (at < sequences.size() && left > 0) {
+      while (at < count && left > 0) {
         Stream& sequence = sequences[at];
-        const int64_t count = std::min(left, until - sequence.cached);
-        const bool last = sequence.cached + count == sequence.prompt_tokens;
-        if (count > 0) {
-          plan.rows.push_back({SequenceId(at), sequence.cached, int(count), int(count), 0, last ? 1 : 0});
+        const int64_t rows = std::min(left, until - sequence.cached);
+        const bool last = sequence.cached + rows == sequence.prompt_tokens;
+        if (rows > 0) {
+          plan.rows.push_back({SequenceId(at), sequence.cached, int(rows), int(rows), 0, last ? 1 : 0});
           if (last) ending.push_back(at);
         }
-        sequence.cached += count;
-        left -= count;
+        sequence.cached += rows;
+        left -= rows;
         if (sequence.cached == until) ++at;
       }
       if (plan.empty()) return;
       const auto logits = forward(plan);
       if (!ending.empty()) draw(logits);
       for (size_t i = 0; i < ending.size(); ++i) sequences[ending[i]].ids.push_back(drawn[i]);
+    }
+  }
+
+  /// Gives every sequence a past of `cached` tokens: the beginning of the first one's is computed, and its blocks and
+  /// its slot are copied to all. Where it is done already, every sequence goes back to there.
+  void copy_past(const StepCase& c, bool anew) {
+    if (anew) {
+      Stream& first = sequences[0];
+      const int64_t computed = std::min(c.cached, kComputedPast);
+      first.prompt_tokens = computed;
+      first.replay = plan_replay(model->replay_shape(), c.replay, computed);
+      prefill(computed, 1);
+      first.prompt_tokens = c.cached;
+      first.replay = plan_replay(model->replay_shape(), c.replay, c.cached);
+      const int64_t sources = std::max<int64_t>(1, computed / kBlockTokens);
+      for (Stream& sequence : sequences) {
+        for (size_t b = 0; b < sequence.blocks.size(); ++b) {
+          const int32_t from = first.blocks[size_t(int64_t(b) % sources)];
+          if (from != sequence.blocks[b]) memory.copy_block(from, sequence.blocks[b]);
+        }
+        if (sequence.slot != first.slot) memory.copy_slot(first.slot, sequence.slot);
+      }
+    }
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      sequences[s].ids.resize(size_t(c.cached));
+      sequences[s].ids.push_back(random_token(int64_t(s), c.cached));
+      sequences[s].cached = c.cached;
+      sequences[s].proposed.clear();
     }
   }
 
@@ -200,12 +252,20 @@ Result<StepBench> StepBench::open(const LoadedModel& loaded, const Common& commo
   state->backend = std::move(*backend);
   state->per_operation = per_operation;
   if (per_operation) state->backend.ops = timed_operations(state->backend.ops);
-  auto model = Model::load(loaded.opened.checkpoint, state->backend, {numerics, loaded.token_map, stream});
+  auto model = Model::load(loaded.opened.checkpoint, state->backend,
+                           {numerics, loaded.token_map, stream, loaded.draw_seed, true});
   if (!model) return model.error();
   state->model.emplace(std::move(*model));
   auto queue = state->backend.open_queue(int(common.threads.value_or(usable_cpus())));
   if (!queue) return queue.error();
   state->queue = std::move(*queue);
+  if (per_operation) {
+    const Instruments instruments = instruments_of(state->backend);
+    auto peaks = instruments.peaks(*state->queue);
+    if (!peaks) return peaks.error();
+    state->peaks = std::move(*peaks);
+    state->clock = instruments.open_clock(*state->queue);
+  }
   const auto blocks = int32_t(blocks_for(context) * sequences);
   auto memory =
       CacheMemory::allocate(state->backend.memory, lay_out(state->model->page_specs()), blocks, int32_t(sequences));
@@ -222,45 +282,66 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
   StepTimes times;
   std::vector<double> whole;
   std::vector<std::vector<OperationTime>> operations;
+  std::vector<OperationTime> counted;
   int64_t accepted = 0, steps = 0;
-  for (int64_t i = 0; i < warmup + repeat; ++i) {
+  // A host's clock disturbs nobody, a device's marks do: there the operations have runs of their own.
+  const bool marks_disturb = !state.backend.memory.host_visible;
+  enum class Run { warm_up, measure, time, count };
+  std::vector<Run> runs(size_t(warmup), Run::warm_up);
+  runs.insert(runs.end(), size_t(repeat), Run::measure);
+  if (state.per_operation) {
+    if (marks_disturb) runs.insert(runs.end(), size_t(repeat), Run::time);
+    runs.push_back(Run::count);
+  }
+  for (size_t i = 0; i < runs.size(); ++i) {
     if (interrupted()) return interrupted_error("fathom bench", "what was measured before is above");
+    const Run run = runs[i];
     const int64_t prompt = c.decode ? c.cached : c.cached + c.length;
     // The longest that the drafts can make it, and the drafts that are verified behind the end.
     const int64_t most = c.decode ? prompt + (c.length + 1) * (1 + c.drafts) + 1 : prompt;
-    if (auto made = state.make_sequences(c, prompt, most); !made) return made.error();
-    if (c.cached > 0) state.prefill(c.cached);
-    int64_t tokens = c.batch * c.length;
-    double seconds = 0;
-    if (c.drafts > 0) state.propose(c.drafts);
-    if (state.per_operation) take_operation_times();  // those of the preparation
-    const auto before = state.model->stream_statistics();
-    if (!c.decode) {
-      const auto begin = Clock::now();
-      state.prefill(prompt);
-      seconds = since(begin);
-    } else {
-      const auto begin = Clock::now();
-      int64_t more = 0;
-      for (int64_t step = 0; step < c.length; ++step) more += state.decode_step(c.drafts, c.random);
-      seconds = since(begin);
-      tokens += more;
-      if (i >= warmup) {
-        accepted += more;
-        steps += c.length * c.batch;
-      }
+    const bool keeps = c.copied && i > 0;
+    if (!keeps) {
+      if (auto made = state.make_sequences(c, prompt, most); !made) return made.error();
     }
-    if (i < warmup) continue;
+    if (c.copied) {
+      state.copy_past(c, !keeps);
+    } else if (c.cached > 0) {
+      state.prefill(c.cached, state.sequences.size());
+    }
+    int64_t tokens = c.batch * c.length;
+    state.model->record_steps(c.recorded && (run == Run::warm_up || run == Run::measure));
+    if (c.drafts > 0) state.propose(c.drafts);
+    const auto before = state.model->stream_statistics();
+    const bool timed = run == Run::time || (run == Run::measure && state.per_operation && !marks_disturb);
+    if (timed) time_operations(state.clock.get());
+    if (run == Run::count) count_operations(&state.backend.memory, &*state.peaks);
+    const auto begin = Clock::now();
+    int64_t more = 0;
+    if (!c.decode) {
+      state.prefill(prompt, state.sequences.size());
+    } else {
+      for (int64_t step = 0; step < c.length; ++step) more += state.decode_step(c.drafts, c.random);
+    }
+    const double seconds = since(begin);
+    if (timed) operations.push_back(take_operation_times());
+    if (run == Run::count) counted = take_operation_times();
+    time_operations(nullptr);
+    count_operations(nullptr, nullptr);
+    if (run != Run::measure) continue;
+    tokens += more;
+    if (c.decode) {
+      accepted += more;
+      steps += c.length * c.batch;
+    }
     if (before) {
       times.stream = sum(times.stream.value_or(StreamStatistics{}), since(*before, *state.model->stream_statistics()));
     }
-    if (state.per_operation) operations.push_back(take_operation_times());
     whole.push_back(seconds);
     times.seconds.push_back(c.decode ? seconds / double(c.length) : seconds);
     times.tokens = tokens;
   }
   state.clear();
-  times.operations = medians(operations, c.decode ? c.length : 1);
+  times.operations = medians(operations, counted, c.decode ? c.length : 1);
   times.seconds_all = median(whole);
   if (steps > 0) times.accepted_per_step = double(accepted) / double(steps);
   return times;
@@ -274,5 +355,6 @@ int StepBench::block() const {
   return config.num_nextn_predict_layers > 0 ? config.dspark_block_size : 0;
 }
 int64_t StepBench::cache_bytes() const { return state_->memory.bytes(); }
+const std::optional<MachinePeaks>& StepBench::peaks() const { return state_->peaks; }
 
 }  // namespace fathom::cli

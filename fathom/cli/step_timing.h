@@ -21,7 +21,10 @@ struct StepCase {
   int64_t cached = 0;   // tokens of a sequence that are there before
   int drafts = 0;       // verified a step and sequence
   bool random = false;  // decode: the next token is drawn at random, not the model's own; without drafts
+  bool copied =
+      false;  // decode: of the past only the first sequence's beginning is computed, the rest are copies of it
   ReplayMode replay = ReplayMode::compact;
+  bool recorded = true;  // decode on a device: steps are launched as one once they have been recorded
 };
 
 struct StepTimes {
@@ -29,8 +32,8 @@ struct StepTimes {
   int64_t tokens = 0;            // a repeat: prompt tokens, or tokens that came out of all steps
   double seconds_all = 0;        // median over the repeats of the time in which `tokens` came
   double accepted_per_step = 0;  // drafts, a sequence
-  // Of the operations that ran, the largest first: per prompt or step, medians over the repeats. Empty unless asked
-  // for.
+  // Of the operations that ran, the largest first: per prompt or step, medians over the repeats, and what one run
+  // counted. On a device they are timed in runs of their own, because marks cost time there. Empty unless asked for.
   std::vector<OperationTime> operations;
   std::optional<StreamStatistics> stream;  // of all measured repeats; nothing unless experts are streamed
 };
@@ -39,7 +42,8 @@ struct StepTimes {
 class StepBench {
  public:
   /// Room for `sequences` sequences of `context` tokens. `step_rows`: most rows of a prompt step.
-  /// `per_operation`: times every operation too, which costs a prompt or step about 20 us.
+  /// `per_operation`: times every operation too, which costs a prompt or step about 20 us, counts its work in one run
+  /// more, and measures the machine's peaks.
   /// Errors: those of open_backend, Model::load and CacheMemory::allocate; usage for a context beyond the model's.
   static Result<StepBench> open(const LoadedModel& model, const Common& common, const Numerics& numerics,
                                 int64_t context, int64_t sequences, int64_t step_rows, bool per_operation,
@@ -57,6 +61,8 @@ class StepBench {
   /// Drafts that the model proposes a round.
   int block() const;
   int64_t cache_bytes() const;
+  /// Of the machine; nothing without per_operation.
+  const std::optional<MachinePeaks>& peaks() const;
 
  private:
   struct State;

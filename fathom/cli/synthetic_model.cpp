@@ -111,7 +111,9 @@ Result<void> check_whole(const ModelConfig& config, const std::string& name) {
   return Error{ErrorCode::bad_input,
                "the model has only the experts of rank " + std::to_string(share.rank) + " of " +
                    std::to_string(share.ranks) + ", and this build runs whole models",
-               name, "use flash-slice, which is whole; inspect, plan and doctor take this one too"};
+               name,
+               "use flash-slice, which is whole; fathom bench prefill and decode, inspect, plan and doctor take this "
+               "one too"};
 }
 
 Result<MemoryCheckpoint> make_in_memory(const SyntheticModel& model, WeightData data, const Common& common) {

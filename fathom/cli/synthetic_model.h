@@ -25,8 +25,9 @@ bool is_synthetic(const std::string& model);
 Result<SyntheticModel> parse_synthetic(const std::string& model);
 
 /// What a command does with the weights. declared: nothing, it looks at headers and texts, which take next to no
-/// memory; filled: reads them; to_run: runs them, so that the model must be whole.
-enum class WeightData { declared, filled, to_run };
+/// memory; filled: reads them; to_run: runs them, so that the model must be whole; to_measure: runs them for their
+/// time, which a rank's part has too.
+enum class WeightData { declared, filled, to_run, to_measure };
 
 /// Errors: bad_input when the experts of one rank only are there (flash-rank).
 Result<void> check_whole(const ModelConfig& config, const std::string& name);

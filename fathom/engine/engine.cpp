@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 
+#include "fathom/backend/instruments.h"
 #include "fathom/base/processor_name.h"
 #include "fathom/base/sha256.h"
 #include "fathom/base/system_memory.h"
@@ -163,7 +164,8 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   auto backend = open_backend(options.backend);
   if (!backend) return backend.error();
   state->backend = std::move(*backend);
-  auto model = Model::load(checkpoint, state->backend, {options.numerics, token_map, options.stream_experts});
+  auto model =
+      Model::load(checkpoint, state->backend, {options.numerics, token_map, options.stream_experts, options.draw_seed});
   if (!model) return model.error();
   state->model.emplace(std::move(*model));
   const ModelConfig& config = state->model->config();
@@ -176,7 +178,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   if (options.threads == 0) options.threads = usable_cpus();
   CacheLayout layout = lay_out(state->model->page_specs());
   const auto stream = state->model->stream_statistics();
-  const int64_t available = available_memory_bytes() - (stream ? stream->limit_bytes : 0);
+  const int64_t available = instruments_of(state->backend).free_bytes() - (stream ? stream->limit_bytes : 0);
   auto plan = plan_cache(question_of(options, config, layout, available));
   if (!plan) return plan.error();
   options.context = plan->context;

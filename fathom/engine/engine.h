@@ -22,6 +22,7 @@ namespace fathom {
 struct EngineOptions {
   std::string backend;  // "": best present
   Numerics numerics = kReferenceNumerics;
+  std::optional<uint64_t> draw_seed = {};  // the checkpoint only declares its weights: ModelOptions::draw_seed
   std::optional<StreamOptions> stream_experts = {};  // read from the checkpoint's files as gates choose them; a limit
                                                      // of 0: what memory allows
   int threads = 0;                                   // 0: all usable CPUs

@@ -2,11 +2,8 @@
 // Random weights that keep activations sane, written in the stored formats: what synthetic checkpoints are filled with.
 // The same seed gives the same bytes on every machine, in any order and with any number of threads: every element is a
 // pure function of (seed, tensor name, element number), and its arithmetic is integers and correctly rounded floats.
-//
-// Construction. Element e of a weight takes word e mod 4 of philox(seed, {e / 4 low, e / 4 high, h low, h high}), h the
-// 64-bit FNV-1a hash of the tensor's name. The sum of the word's four bytes less 510 has mean 0, standard deviation
-// sqrt(21845) and reaches 3.45 deviations: near enough to normal, without a function that differs between libraries.
-// The value is float(sum) * float(deviation / sqrt(21845)).
+// How random numbers become bytes: backend/random_weights.h, `name` being the 64-bit FNV-1a hash of the tensor's name
+// (of a scale: of its weight's).
 //
 //   weights of linear maps      deviation 1/sqrt(inputs), then FP8 with 32 x 32 tiles, FP4 rows, or BF16
 //   embed, image vectors        1;    engram.embed 0.5, FP8 rows;    markov_head.embed 1/sqrt(rank)
@@ -16,13 +13,18 @@
 // Source: spec/checkpoint.md 6.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 
+#include "fathom/backend/random_weights.h"
 #include "fathom/checkpoint/tensor_spec.h"
 
 namespace fathom {
 
 struct ModelConfig;
+
+/// How a tensor of tensor_list() is drawn; nothing for those that are not random (norms, biases, mHC scales and bases).
+std::optional<RandomWeights> random_weights_of(const TensorSpec& tensor, uint64_t seed);
 
 /// Writes rows [first_row, first_row + rows) of one tensor of tensor_list(config). A row is the last dimension; a
 /// vector is one row. first_row is a multiple of 32, and so is `rows` unless the tensor ends (write_checkpoint's

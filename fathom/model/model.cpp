@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fathom/backend/instruments.h"
+#include "fathom/backend/recorder.h"
 #include "fathom/model/attention/attention.h"
 #include "fathom/model/attention/rope_frequencies.h"
 #include "fathom/model/block.h"
@@ -15,6 +17,24 @@
 
 namespace fathom {
 
+namespace {
+
+// What a recorded step was recorded for, beside the model: the sizes of its tables, and the cache.
+struct StepShape {
+  int64_t rows = 0, sequences = 0, columns = 0;  // columns: of the block tables
+  const void* rings = nullptr;
+  friend bool operator==(const StepShape&, const StepShape&) = default;
+};
+
+struct RecordedStep {
+  StepShape shape;
+  int runs = 0;  // that launched every operation: the second one finds all memory as large as it needs
+  std::unique_ptr<Recording> recording;
+};
+constexpr size_t kMostRecordings = 64;
+
+}  // namespace
+
 struct Model::State {
   ModelConfig config;
   std::vector<LayerPlan> plan;   // backbone and draft stages
@@ -26,20 +46,32 @@ struct Model::State {
   CacheMap map;
   std::vector<EngramHash> hashes;
   Buffer token_map_bytes;
-  std::span<const int32_t> token_map;  // in memory that operations reach
-  std::vector<float> plain, compressed;
+  std::span<const int32_t> token_map;    // in memory that operations reach
+  std::vector<float> plain, compressed;  // rotary frequencies; operations take them by value
   Memory memory;
-  Scratch scratch, kept, host;  // of a sub-layer; of a call; of a call, in memory that the processor touches
+  Recorder recorder;
+  bool records = true, device_logits = false;
+  Operations silent = silent_operations();
+  std::vector<RecordedStep> recordings;
+  int64_t recorded_moves = 0;
+  // Of a sub-layer; of a call; of a call, tables; of a call, what the processor reads.
+  Scratch scratch, kept, host, results;
   // Of the last draft() call, for markov().
   Drafts drafts;
   int64_t draft_sequences = 0;
 
-  explicit State(const Memory& m) : memory(m), scratch(m), kept(m), host(Scratch::shared(m)) {}
+  State(const Memory& m, const Recorder& r)
+      : memory(m), recorder(r), scratch(m), kept(m), host(Scratch::tables(m, r)), results(Scratch::shared(m)) {}
 
   int backtrack() const { return config.num_nextn_predict_layers > 0 ? config.dspark_block_size + 1 : 1; }
-  Step step(Queue& queue, const Trace* trace) {
-    return {queue, ops, scratch, kept, host, numerics, config, trace, memory, stream.get()};
+  Step step(Queue& queue, const Trace* trace) { return step(queue, ops, trace); }
+  Step step(Queue& queue, const Operations& table, const Trace* trace) {
+    return {queue, table, scratch, kept, host, results, numerics, config, trace, memory, stream.get()};
   }
+  void reset() {
+    for (Scratch* one : {&scratch, &kept, &host, &results}) one->reset();
+  }
+  int64_t moves() const { return scratch.moves() + kept.moves() + host.moves() + results.moves(); }
 };
 
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -61,6 +93,20 @@ ReplayShape Model::replay_shape() const {
   return {int(c.sliding_window), state_->backtrack(), encoder_layers(c), decoder_layers(c)};
 }
 
+namespace {
+
+// Before gigabytes are drawn.
+Result<void> check_room(const ModelConfig& config, const Instruments& instruments, const std::string& where) {
+  const int64_t needed = bound_bytes(config), free = instruments.free_bytes();
+  if (needed <= free / 16 * 15) return {};
+  return Error{ErrorCode::out_of_memory,
+               "the weights take " + with_commas(needed) + " bytes, " + with_commas(free) +
+                   " bytes of the device are free and 15/16 of them may hold weights",
+               where, "use fewer layers or experts, as in synthetic:flash-slice,layers=4+1,experts=384"};
+}
+
+}  // namespace
+
 Result<Model> Model::load(const Checkpoint& checkpoint, const Backend& backend, ModelOptions options) {
   auto config = parse_model_config(checkpoint.config(), checkpoint.path_of("config.json"));
   if (!config) return config.error();
@@ -77,9 +123,17 @@ Result<Model> Model::load(const Checkpoint& checkpoint, const Backend& backend, 
     return Error{ErrorCode::usage, "backend " + backend.name + " does not read mapped files", "--experts disk",
                  "use --backend cpu, or --experts device"};
   }
-  auto weights = bind_weights(checkpoint, *config, backend.memory);
+  std::optional<WeightDrawing> drawing;
+  if (options.draw_seed && !backend.memory.host_visible) {
+    const Instruments instruments = instruments_of(backend);
+    if (auto room = check_room(*config, instruments, checkpoint.location()); !room) return room.error();
+    drawing = {*options.draw_seed, instruments.draw};
+  }
+  auto weights = bind_weights(checkpoint, *config, backend.memory, drawing);
   if (!weights) return weights.error();
-  auto state = std::make_unique<State>(backend.memory);
+  auto state = std::make_unique<State>(backend.memory, recorder_of(backend));
+  state->device_logits = options.device_logits;
+  if (auto made = make_expert_map(*config, backend.memory, *weights); !made) return made.error();
   if (options.stream_experts) {
     auto stream = open_expert_stream(checkpoint, *config, *options.stream_experts, *weights);
     if (!stream) return stream.error();
@@ -230,9 +284,11 @@ AttentionRows enter_last_layer(Step& step, Pass& pass, const Batch& batch, AnyVi
 }
 
 // Logits of the wanted rows only.
-View<const float, 2> logits_of(Step& step, const Weights& weights, const Pass& pass, View<const int32_t, 1> wanted) {
+View<const float, 2> logits_of(Step& step, const Weights& weights, const Pass& pass, View<const int32_t, 1> wanted,
+                               bool on_device) {
   const int64_t n = wanted.shape[0];
-  const auto logits = step.host.table<float>(n, step.config.vocab_size);  // the sampler masks and reads them
+  Scratch& where = on_device ? step.kept : step.results;  // the sampler masks and reads them
+  const auto logits = where.table<float>(n, step.config.vocab_size);
   if (n == 0) return logits;
   auto index = step.host.vector<int32_t>(n);
   for (int64_t i = 0, at = 0; i < n; ++i) {
@@ -250,13 +306,112 @@ View<const float, 2> logits_of(Step& step, const Weights& weights, const Pass& p
 
 }  // namespace
 
+void Model::record_steps(bool on) { state_->records = on; }
+
+namespace {
+
+template <class T>
+View<const T, 1> copied(Scratch& tables, View<const T, 1> source) {
+  const auto out = tables.vector<T>(source.shape[0]);
+  for (int64_t i = 0; i < out.shape[0]; ++i) out[i] = source[i];
+  return out;
+}
+
+// The batch's arrays as tables. Block tables get a row of zeros behind the last sequence, and in a repeatable step a
+// width that is a multiple of 16 blocks (2,048 tokens).
+Batch as_tables(Step& step, const Batch& batch) {
+  Batch out = batch;
+  Scratch& tables = step.host;
+  out.rows = {copied(tables, batch.rows.positions), copied(tables, batch.rows.sequence),
+              copied(tables, batch.rows.begin)};
+  out.ids = copied(tables, batch.ids);
+  if (!batch.image.empty()) out.image = copied(tables, batch.image);
+  out.slots = copied(tables, batch.slots);
+  out.logit_rows = batch.logit_rows;  // the processor's
+  const auto table = [&](View<const int32_t, 2> from, int64_t rows, int64_t columns) {
+    const auto to = tables.table<int32_t>(rows, columns);
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto row = to.row(r);
+      const bool given = r < from.shape[0];
+      if (given) std::copy(from.row(r).begin(), from.row(r).end(), row.begin());
+      std::fill(row.begin() + (given ? from.shape[1] : 0), row.end(), 0);
+    }
+    return View<const int32_t, 2>(to);
+  };
+  out.history = table(batch.history, batch.history.shape[0], batch.history.shape[1]);
+  const int64_t columns = batch.blocks.shape[1];
+  out.blocks = table(batch.blocks, batch.blocks.shape[0] + 1, step.repeatable ? (columns + 15) / 16 * 16 : columns);
+  return out;
+}
+
+// Whether what the step does follows from its shape alone: plain decode rows, each of which goes all the way.
+bool is_repeatable(const ModelConfig& config, int ring_rows, const Batch& batch) {
+  const RowSet& rows = batch.rows;
+  if (!batch.captures.empty() || !batch.image.empty() || batch.logit_rows.shape[0] != rows.rows()) return false;
+  int64_t most_ratio = 1;
+  for (const int ratio : config.compress_ratios) most_ratio = std::max<int64_t>(most_ratio, ratio);
+  for (int64_t r = 0; r < rows.rows(); ++r) {
+    const Replay& replay = batch.replay[size_t(rows.sequence[r])];
+    const int64_t least =
+        std::max({replay.store_from, replay.decoder_from, replay.decoder_window_from, most_ratio - 1});
+    if (rows.positions[r] < least) return false;
+  }
+  for (int64_t s = 0; s < rows.sequences(); ++s) {
+    if (rows.begin[s + 1] - rows.begin[s] > ring_rows) return false;
+  }
+  return rows.rows() > 0;
+}
+
+}  // namespace
+
 View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemory& cache, const Trace* trace) {
   State& s = *state_;
+  if (s.device_logits) queue.wait();  // the tables of the call before may still be read
+  const bool traced = trace != nullptr && *trace;
+  const bool repeatable =
+      s.records && s.recorder.begin != nullptr && !traced && is_repeatable(s.config, s.backtrack(), batch);
+  if (!repeatable) {
+    const auto logits = compute(queue, s.ops, batch, cache, trace, false);
+    if (!s.device_logits) queue.wait();
+    return logits;
+  }
+  if (s.moves() != s.recorded_moves) s.recordings.clear();
+  s.recorded_moves = s.moves();
+  const StepShape shape{batch.rows.rows(), batch.rows.sequences(), (batch.blocks.shape[1] + 15) / 16,
+                        cache.ring(size_t(s.map.rings[0]), batch.slots).base};
+  auto known = std::find_if(s.recordings.begin(), s.recordings.end(),
+                            [&](const RecordedStep& step) { return step.shape == shape; });
+  if (known == s.recordings.end()) {
+    if (s.recordings.size() == kMostRecordings) s.recordings.erase(s.recordings.begin());
+    s.recordings.push_back({shape, 0, nullptr});
+    known = s.recordings.end() - 1;
+  }
+  View<const float, 2> logits;
+  if (known->recording && known->recording->usable()) {
+    logits = compute(queue, s.silent, batch, cache, nullptr, true);
+    known->recording->run();
+  } else if (known->runs < 2) {
+    logits = compute(queue, s.ops, batch, cache, nullptr, true);
+    ++known->runs;
+  } else {
+    s.recorder.begin(queue);
+    logits = compute(queue, s.ops, batch, cache, nullptr, true);
+    known->recording = s.recorder.end(queue);
+    known->recording->run();
+  }
+  if (!s.device_logits) queue.wait();
+  return logits;
+}
+
+View<const float, 2> Model::compute(Queue& queue, const Operations& ops, const Batch& given, CacheMemory& cache,
+                                    const Trace* trace, bool repeatable) {
+  State& s = *state_;
   const ModelConfig& c = s.config;
-  s.scratch.reset();
-  s.kept.reset();
-  s.host.reset();
-  Step step = s.step(queue, trace);
+  s.reset();
+  Step step = s.step(queue, ops, trace);
+  step.repeatable = repeatable;
+  step.dummy_sequence = int32_t(given.rows.sequences());
+  const Batch batch = s.memory.host_visible ? given : as_tables(step, given);
 
   auto store_from = s.host.vector<int64_t>(batch.rows.sequences());
   for (int64_t i = 0; i < store_from.shape[0]; ++i) store_from[i] = batch.replay[size_t(i)].store_from;
@@ -319,19 +474,16 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
     step.record("main_hidden", features);
     extend_draft_windows(step, context, s.weights, features, feature_rows);
   }
-  const auto logits = logits_of(step, s.weights, pass, batch.logit_rows);
-  queue.wait();
-  return logits;
+  return logits_of(step, s.weights, pass, batch.logit_rows, s.device_logits);
 }
 
 Drafts Model::draft(Queue& queue, const DraftBatch& batch, CacheMemory& cache) {
   State& s = *state_;
   check(s.config.num_nextn_predict_layers > 0, "the model has draft stages");
-  s.scratch.reset();
-  s.kept.reset();
-  s.host.reset();
+  s.reset();
   Step step = s.step(queue, nullptr);
-  const AttentionContext context{s.map, cache, {}, batch.slots, {}, s.plain, s.compressed, {}, 0};
+  const View<const int32_t, 1> slots = copied(s.host, batch.slots);
+  const AttentionContext context{s.map, cache, {}, slots, {}, s.plain, s.compressed, {}, 0};
   const AnyViewMut hidden = draft_hidden(step, context, s.weights, batch);
   const AnyViewMut logits = s.kept.rows(DType::f32, hidden.rows, s.config.vocab_size);
   step.ops.linear(queue, {Matrix(rms_norm(step, hidden, s.weights.draft_norm)), s.weights.head, logits, 1});
@@ -350,6 +502,7 @@ void Model::markov(Queue& queue, int draft_step, View<const int32_t, 1> previous
   check(previous.shape[0] == n && draft_step < block, "markov() follows draft() of the same sequences");
   s.scratch.reset();
   s.host.reset();
+  s.results.reset();
   auto rows = s.host.vector<int32_t>(n);
   for (int64_t i = 0; i < n; ++i) rows[i] = int32_t(i * block + draft_step);
 
@@ -363,7 +516,7 @@ void Model::markov(Queue& queue, int draft_step, View<const int32_t, 1> previous
                                        s.drafts.logits.shape[0], c.vocab_size),
                                rows, base});
   step.ops.add_rows(queue, {base.as<float>(), bias.as<float>(), logits});
-  const AnyViewMut score = step.host.rows(DType::f32, n, 1);
+  const AnyViewMut score = step.results.rows(DType::f32, n, 1);
   step.ops.linear(queue, {Matrix(joined), s.weights.confidence, score, 1});
   queue.wait();
   for (int64_t i = 0; i < n; ++i) confidence[i] = 1 / (1 + std::exp(-score.as<float>()(i, 0)));

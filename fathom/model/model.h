@@ -27,6 +27,12 @@ struct ModelOptions {
   /// Set: the routed experts stay in the checkpoint's files and are read as the gates choose them; at most so many of
   /// their bytes stay mapped. The same results, bit for bit.
   std::optional<StreamOptions> stream_experts = {};
+  /// Set: the checkpoint only declares its weights (make_checkpoint with holes); those of this seed
+  /// (initial_weights.h) are drawn in the backend's memory, which is a device's.
+  std::optional<uint64_t> draw_seed = {};
+  /// Logits of forward() lie in the backend's own memory instead of memory that the processor reads, and it returns
+  /// before they are there: for operations of the same queue, without bus or processor in between.
+  bool device_logits = false;
 };
 
 /// Draft logits and what the confidence head reads; views into the model's scratch, valid until its next call.
@@ -44,8 +50,12 @@ class Model {
  public:
   /// Binds names to views and checks every shape (all problems in one error). Weights stay where the checkpoint maps
   /// them; small misaligned tensors are copied. Errors: bad_input (configuration, tensors), unsupported (the backend
-  /// lacks an operation), out_of_memory (a limit below two experts), usage (nothing to stream from: files in memory, or
-  /// a backend that computes elsewhere).
+  /// lacks an operation), out_of_memory (a limit below two experts; drawn weights that do not fit, with the bytes
+  /// needed and free), usage (nothing to stream from: files in memory, or a backend that computes elsewhere).
+  ///
+  /// Of a checkpoint with the experts of one rank (config.expert_share), they stand in for all: expert e of the gate is
+  /// number e mod (experts of the rank). So the rank has as many assignments as it would get from all ranks under even
+  /// routing. That is for measuring; the results are no model's.
   static Result<Model> load(const Checkpoint& checkpoint, const Backend& backend, ModelOptions options);
 
   Model(Model&&) noexcept;
@@ -63,8 +73,12 @@ class Model {
 
   /// Runs the batch and writes its rows into the caches: global entries of rows from store_from, windows, compressor
   /// states, and the draft stages' windows. Returns the logits [logit_rows, vocabulary], valid until the next call.
-  /// Allocates only when a batch is larger than any before.
+  /// Allocates only when a batch is larger than any before. On a device, a batch of decode rows (all of whose logits
+  /// are wanted) is recorded when its shape comes for the third time, and then launched as one.
   View<const float, 2> forward(Queue& queue, const Batch& batch, CacheMemory& cache, const Trace* trace = nullptr);
+
+  /// False: every operation of forward() is launched by itself from now on, so that each can be timed.
+  void record_steps(bool on);
 
   /// Runs the draft stages once for each sequence. Their windows must hold the context up to `last`: every backbone row
   /// that forward() ran has been written. Leaves the caches as they are.
@@ -79,6 +93,9 @@ class Model {
 
  private:
   struct State;
+  // forward() without waiting; `repeatable`: step.h.
+  View<const float, 2> compute(Queue& queue, const Operations& ops, const Batch& batch, CacheMemory& cache,
+                               const Trace* trace, bool repeatable);
   explicit Model(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

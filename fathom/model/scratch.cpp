@@ -23,6 +23,10 @@ void Scratch::reset() {
     auto chunk = memory_.allocate(all);
     check(chunk.ok(), "scratch that was just freed can be had again");
     chunks_.push_back(std::move(*chunk));
+    ++moves_;
+  }
+  if (rewrite_ != nullptr) {
+    for (const Buffer& chunk : chunks_) rewrite_(chunk.data());
   }
   chunk_ = 0;
   used_ = 0;
@@ -39,6 +43,7 @@ uint8_t* Scratch::bytes(int64_t count) {
     auto chunk = memory_.allocate(std::max({padded, kSmallestChunk, capacity_bytes()}));
     check(chunk.ok(), "no memory for the scratch of a step: lower --step-rows");
     chunks_.push_back(std::move(*chunk));
+    ++moves_;
     used_ = 0;
   }
   uint8_t* at = chunks_[chunk_].data() + used_;

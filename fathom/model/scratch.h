@@ -4,7 +4,7 @@
 #pragma once
 #include <vector>
 
-#include "fathom/backend/backend.h"
+#include "fathom/backend/recorder.h"
 #include "fathom/tensor/view.h"
 
 namespace fathom {
@@ -13,7 +13,15 @@ class Scratch {
  public:
   /// Of memory that only operations touch.
   explicit Scratch(Memory memory) : memory_(memory) {}
-  /// Of memory that the processor touches too. Reset it only when the queue is done: operations read it later.
+  /// Of memory for tables: what the processor writes for operations to read. Reset it only when the queue is done.
+  static Scratch tables(Memory memory, const Recorder& recorder) {
+    if (recorder.allocate_tables == nullptr) return shared(memory);
+    memory.allocate = recorder.allocate_tables;
+    Scratch out(memory);
+    out.rewrite_ = recorder.rewrite_tables;
+    return out;
+  }
+  /// Of memory that operations write and the processor reads. Reset it only when the queue is done.
   static Scratch shared(Memory memory) {
     if (memory.allocate_shared) memory.allocate = memory.allocate_shared;
     return Scratch(memory);
@@ -35,6 +43,9 @@ class Scratch {
   }
 
   int64_t capacity_bytes() const;
+  /// How often memory was taken or moved: what was given out in two calls lies at the same places when this is the same
+  /// and so is what was asked for.
+  int64_t moves() const { return moves_; }
 
  private:
   uint8_t* bytes(int64_t count);
@@ -43,6 +54,8 @@ class Scratch {
   std::vector<Buffer> chunks_;
   size_t chunk_ = 0;
   int64_t used_ = 0;  // of the current chunk
+  int64_t moves_ = 0;
+  void (*rewrite_)(const uint8_t*) = nullptr;  // of tables on a device
 };
 
 }  // namespace fathom

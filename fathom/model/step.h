@@ -18,7 +18,8 @@ struct Step {
   const Operations& ops;
   Scratch& scratch;  // of one layer: forgotten with the next
   Scratch& kept;     // of the whole call
-  Scratch& host;     // of the whole call: what the processor writes for operations, or reads of them
+  Scratch& host;     // of the whole call: what the processor writes for operations
+  Scratch& results;  // of the whole call: what operations write for the processor
   const Numerics& numerics;
   const ModelConfig& config;
   const Trace* trace;
@@ -27,6 +28,10 @@ struct Step {
   // The block whose experts come next, and how many rows will choose among them; null and 0 behind the last.
   const BlockWeights* next_block = nullptr;
   int64_t next_rows = 0;
+  // A step that is recorded and run again: what it does must not depend on what its tables say. Rows that complete no
+  // group of a compressor make one too, for `dummy_sequence`, whose block table is all zeros (cache_memory.h).
+  bool repeatable = false;
+  int32_t dummy_sequence = 0;
 
   AnyViewMut activations(int64_t rows, int64_t cols) { return scratch.rows(numerics.activations, rows, cols); }
   bool traced() const { return trace && *trace; }

@@ -3,17 +3,24 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fathom/model/initial_weights.h"
 #include "fathom/model/layer_plan.h"
+#include "fathom/model/tensor_list.h"
 
 namespace fathom {
 namespace {
+
+constexpr int64_t kAlignment = 256;  // of a tensor in a device's memory
+
+int64_t padded(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // Looks tensors up one after the other and remembers the first failure, so that binding reads like the list of
 // spec/checkpoint.md 3.
 class Binder {
  public:
-  Binder(const Checkpoint& checkpoint, const Memory& memory, Weights& out)
-      : checkpoint_(checkpoint), memory_(memory), out_(out) {}
+  Binder(const Checkpoint& checkpoint, const ModelConfig& config, const Memory& memory,
+         const std::optional<WeightDrawing>& drawing, Weights& out)
+      : checkpoint_(checkpoint), config_(config), memory_(memory), drawing_(drawing), out_(out) {}
 
   AnyView dense(const std::string& name, DType dtype, int64_t rows, int64_t cols) {
     auto view = checkpoint_.tensor(name);
@@ -28,7 +35,7 @@ class Binder {
                         std::string("expected ") + name_of(stored) + " of " + std::to_string(rows) + " x " +
                             std::to_string(cols) + " elements"});
     }
-    return {placed(*view), dtype, rows, cols};
+    return {placed(name, *view), dtype, rows, cols};
   }
   AnyView norm(const std::string& name, int64_t channels) { return dense(name + ".weight", DType::bf16, 1, channels); }
   View<const float, 1> floats(const std::string& name, int64_t count) {
@@ -59,21 +66,32 @@ class Binder {
     return {};
   }
   // Where operations read the tensor: where it lies, or a copy on the device. Copies share large allocations.
-  const uint8_t* placed(const AnyView& view) {
+  const uint8_t* placed(const std::string& name, const AnyView& view) {
     if (memory_.host_visible) return aligned(view);
-    constexpr int64_t kAlignment = 256, kLargePiece = int64_t(256) << 20;
+    constexpr int64_t kLargePiece = int64_t(256) << 20;
     const int64_t bytes = bytes_of(view.dtype, view.rows * view.cols);
-    const int64_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    if (out_.placed.empty() || used_ + padded > out_.placed.back().bytes()) {
-      auto piece = memory_.allocate(std::max(padded, kLargePiece));
+    if (out_.placed.empty() || used_ + padded(bytes) > out_.placed.back().bytes()) {
+      auto piece = memory_.allocate(std::max(padded(bytes), kLargePiece));
       if (!piece) return fail(piece.error()).data;
       out_.placed.push_back(std::move(*piece));
       used_ = 0;
     }
     uint8_t* at = out_.placed.back().data() + used_;
-    memory_.copy(at, view.data, bytes);
-    used_ += padded;
+    if (drawing_) {
+      draw(checkpoint_.find(name)->spec, at);
+    } else {
+      memory_.copy(at, view.data, bytes);
+    }
+    used_ += padded(bytes);
     return at;
+  }
+  void draw(const TensorSpec& tensor, uint8_t* at) const {
+    const auto random = random_weights_of(tensor, drawing_->seed);
+    if (random && drawing_->draw != nullptr) return drawing_->draw(*random, at);
+    std::vector<uint8_t> bytes(size_t(tensor.bytes()));
+    const int64_t cols = tensor.shape[tensor.shape.rank() - 1];
+    fill_initial_rows(config_, drawing_->seed, tensor, 0, tensor.shape.elements() / cols, bytes);
+    memory_.copy(at, bytes.data(), tensor.bytes());
   }
   // The format does not promise alignment; elements wider than a byte are read through typed pointers.
   const uint8_t* aligned(const AnyView& view) {
@@ -86,7 +104,9 @@ class Binder {
   }
 
   const Checkpoint& checkpoint_;
+  const ModelConfig& config_;
   const Memory& memory_;
+  const std::optional<WeightDrawing>& drawing_;
   Weights& out_;
   int64_t used_ = 0;  // of the last placed piece
   std::optional<Error> error_;
@@ -116,6 +136,7 @@ void bind_experts(Binder& bind, const ModelConfig& c, const std::string& prefix,
   out.gate_bias = bind.floats(prefix + "gate.bias", experts);
   out.gate_bias_image = bind.floats(prefix + "gate.bias_vl", experts);
   for (int e = 0; e < experts; ++e) {
+    if (!c.expert_share.holds(e, experts)) continue;
     const std::string expert = prefix + "experts." + std::to_string(e) + ".";
     out.w1.push_back(bind.fp4(expert + "w1", inner, h));
     out.w2.push_back(bind.fp4(expert + "w2", h, inner));
@@ -161,9 +182,34 @@ EngramWeights bind_engram(Binder& bind, const ModelConfig& c, const std::string&
 
 }  // namespace
 
-Result<Weights> bind_weights(const Checkpoint& checkpoint, const ModelConfig& c, const Memory& memory) {
+Result<void> make_expert_map(const ModelConfig& config, const Memory& memory, Weights& weights) {
+  if (config.expert_share.ranks <= 1) return {};
+  for (BlockWeights& block : weights.blocks) {
+    const int64_t experts = block.gate.rows, own = int64_t(block.w1.size());
+    check(own > 0, "the rank has an expert of every block");
+    auto table = memory.allocate(experts * int64_t(sizeof(int32_t)));
+    if (!table) return table.error();
+    std::vector<int32_t> map(static_cast<size_t>(experts));
+    for (size_t e = 0; e < map.size(); ++e) map[e] = int32_t(int64_t(e) % own);
+    memory.copy(table->data(), map.data(), table->bytes());
+    block.expert_map = {reinterpret_cast<const int32_t*>(table->data()), {experts, 1}};
+    weights.tables.push_back(std::move(*table));
+  }
+  return {};
+}
+
+int64_t bound_bytes(const ModelConfig& config) {
+  int64_t bytes = 0;
+  for (const TensorSpec& tensor : tensor_list(config)) {
+    if (group_of(tensor.name) != WeightGroup::vision) bytes += padded(tensor.bytes());
+  }
+  return bytes;
+}
+
+Result<Weights> bind_weights(const Checkpoint& checkpoint, const ModelConfig& c, const Memory& memory,
+                             const std::optional<WeightDrawing>& drawing) {
   Weights out;
-  Binder bind(checkpoint, memory, out);
+  Binder bind(checkpoint, c, memory, drawing, out);
   out.embed = bind.dense("embed.weight", DType::bf16, c.vocab_size, c.hidden_size);
   out.head = bind.bf16("head", c.vocab_size, c.hidden_size);
   out.norm = bind.norm("norm", c.hidden_size);

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "fathom/backend/backend.h"
+#include "fathom/backend/instruments.h"
 #include "fathom/base/result.h"
 #include "fathom/checkpoint/checkpoint.h"
 #include "fathom/model/config.h"
@@ -54,8 +54,9 @@ struct BlockWeights {
   // experts
   AnyView gate;  // [experts, H] bf16
   View<const float, 1> gate_bias, gate_bias_image;
-  std::vector<Matrix> w1, w2, w3;  // routed: gate, down, up
-  int32_t first_piece = 0;         // of the routed experts in a stream (moe/expert_stream.h)
+  std::vector<Matrix> w1, w2, w3;     // routed: gate, down, up; of one rank: its own experts only
+  View<const int32_t, 2> expert_map;  // [experts, 1] of one rank: the number among its own; empty: all are here
+  int32_t first_piece = 0;            // of the routed experts in a stream (moe/expert_stream.h)
   Matrix shared_w1, shared_w2, shared_w3;
 };
 
@@ -74,11 +75,26 @@ struct Weights {
 
   std::deque<std::vector<uint64_t>> aligned;  // copies of tensors whose bytes are not aligned in their file
   std::vector<Buffer> placed;                 // copies of all of them in a device's memory
+  std::vector<Buffer> tables;                 // expert maps
 };
+
+/// Weights that no file holds: those of initial_weights.h, drawn in a device's memory. The checkpoint declares them.
+struct WeightDrawing {
+  uint64_t seed = 0;
+  void (*draw)(const RandomWeights&, uint8_t*) = nullptr;  // Instruments::draw; null: drawn here and copied
+};
+
+/// Fills expert_map of every block that has experts of one rank only. Errors: out_of_memory.
+Result<void> make_expert_map(const ModelConfig& config, const Memory& memory, Weights& weights);
+
+/// Bytes that bind_weights() puts into a device's memory, padding included: all tensors but the vision encoder's.
+int64_t bound_bytes(const ModelConfig& config);
 
 /// Binds every tensor that `config` asks for. The views are valid as long as the checkpoint and the result live.
 /// Tensors stay where the checkpoint maps them, unless `memory` is a device's: then they are copied there. Errors:
 /// bad_input with the first missing, mis-shaped or mis-typed tensor; use compare() to list all. out_of_memory.
-Result<Weights> bind_weights(const Checkpoint& checkpoint, const ModelConfig& config, const Memory& memory);
+/// With `drawing`, a device's memory is filled as it says, and the checkpoint's bytes are not read.
+Result<Weights> bind_weights(const Checkpoint& checkpoint, const ModelConfig& config, const Memory& memory,
+                             const std::optional<WeightDrawing>& drawing = {});
 
 }  // namespace fathom

@@ -27,11 +27,27 @@ class Bench(ProgramTest):
     def test_operations_say_where_the_time_went(self):
         words = ["bench", "prefill", "--lengths", "40", "--replay", "off", "--per-operation", *QUICK]
         row = self.succeeds(*words, "--json").json()
-        operations = {entry["name"]: entry for entry in row["operations"]}
-        self.assertGreater(operations["linear"]["calls"], 1)
+        products = [entry for entry in row["operations"] if entry["name"] == "linear"]
+        self.assertGreater(sum(entry["calls"] for entry in products), 1)
+        self.assertEqual(len({entry["shape"] for entry in products}), len(products))
         self.assertLessEqual(sum(entry["ms"] for entry in row["operations"]), row["ms"])
-        self.assertAlmostEqual(operations["linear"]["share"], operations["linear"]["ms"] / row["ms"], places=6)
-        self.assertIn("between them", self.succeeds(*words).out)
+        for entry in row["operations"]:
+            self.assertAlmostEqual(entry["share"], entry["ms"] / row["ms"], places=6)
+        # The head: all 40 rows in the last layer, logits of the last one; 2,880 x 256 weights of bf16.
+        head = next(entry for entry in products if entry["shape"] == "bf16 2880x256")
+        self.assertEqual((head["calls"], head["memory_bytes"], head["flop"]), (1, 2880 * 256 * 2, 2 * 2880 * 256))
+        self.assertEqual(row["whole"]["memory_bytes"], sum(entry["memory_bytes"] for entry in row["operations"]))
+        self.assertAlmostEqual(row["whole"]["bound_ms"], sum(entry["bound_ms"] for entry in row["operations"]), places=6)
+        self.assertGreater(row["peaks"]["memory_gbps"], 0)
+        shown = self.succeeds(*words).out
+        for text in ("between them", "of bound", "the whole:", "peaks:"):
+            self.assertIn(text, shown)
+
+    def test_a_past_may_be_copies_of_its_beginning(self):
+        words = ["bench", "decode", "--lengths", "4", "--cached", "600", "--batch", "3", *QUICK]
+        row = self.succeeds(*words, "--tokens", "random", "--past", "copied", "--json").json()
+        self.assertEqual((row["past"], row["batch"], row["cached"]), ("copied", 3, 600))
+        self.fails(2, *words, "--past", "copied", mentions=["--past", "--tokens random"])
 
     def test_lists_make_a_grid(self):
         rows = self.succeeds("bench", "prefill", "--lengths", "8,16", "--batch", "1,2", "--json", *QUICK).lines()

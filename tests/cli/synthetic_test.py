@@ -57,7 +57,7 @@ class Synthetic(ProgramTest):
 
     def test_a_part_of_a_model_is_refused_before_it_is_made(self):
         self.fails(3, "generate", "--ids", "0", "--model", "synthetic:flash-rank,rank=3,ep=8", within=5,
-                   mentions=["rank 3 of 8", "flash-slice"])
+                   mentions=["rank 3 of 8", "flash-slice", "fathom bench"])
         self.assertIn("no problems", self.succeeds("inspect", "--model", "synthetic:flash-rank", "--problems").out)
 
     def test_keys_are_the_options_of_make_checkpoint(self):

@@ -1,14 +1,26 @@
 #include "fathom/backend/cuda/call.h"
 
 #include <algorithm>
+#include <atomic>
+
+#include "fathom/backend/cuda/tables.h"
+#include "fathom/backend/cuda/workspace_moves.h"
 
 namespace fathom::cuda {
+namespace {
+
+std::atomic<int64_t> moves{0};
+
+}  // namespace
+
+int64_t workspace_moves() { return moves; }
 
 void Workspace::reset() {
   if (chunks_.size() > 1) {  // the last call found out how much is needed: next time it is one piece
     int64_t all = 0;
     for (const Buffer& chunk : chunks_) all += chunk.bytes();
     chunks_.clear();
+    ++moves;
     auto chunk = allocate_device(all);
     check(chunk.ok(), "workspace that was just freed can be had again");
     chunks_.push_back(std::move(*chunk));
@@ -24,6 +36,7 @@ uint8_t* Workspace::take(int64_t bytes) {
     used_ = 0;
   }
   if (chunk_ == chunks_.size()) {
+    ++moves;
     auto chunk = allocate_device(std::max<int64_t>(padded, int64_t(16) << 20));
     check(chunk.ok(), "no memory on the GPU for the workspace of an operation: lower --step-rows");
     chunks_.push_back(std::move(*chunk));
@@ -54,7 +67,12 @@ Call::~Call() {
 }
 
 void* Call::place(const void* memory, int64_t bytes, bool written) {
-  if (memory == nullptr || bytes == 0 || is_reachable(memory)) return const_cast<void*>(memory);
+  if (memory == nullptr || bytes == 0) return const_cast<void*>(memory);
+  if (const void* table = table_on_device(memory, bytes, queue_.stream)) {
+    check(!written, "operations only read tables");
+    return const_cast<void*>(table);
+  }
+  if (is_reachable(memory)) return const_cast<void*>(memory);
   staged_ = true;
   void* device = queue_.workspace.take(bytes);
   // An output is brought over too: rows may lie apart, and what lies between them stays. The source may change once

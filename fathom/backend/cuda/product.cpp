@@ -1,5 +1,6 @@
 #include "fathom/backend/cuda/product.h"
 
+#include "fathom/backend/cuda/expert_table.h"
 #include "fathom/backend/cuda/kernels.h"
 #include "fathom/backend/cuda/widen.h"
 
@@ -102,24 +103,17 @@ void grouped_linear(Queue& queue, const GroupedLinear& op) {
   if (op.out.rows == 0 || op.weights.empty()) return;
   Call call(queue, "grouped_linear");
   const Matrix x = call.in(op.x);
-  std::vector<WeightPointers> experts;
-  bool all_aligned = true;
-  for (const Matrix& weight : op.weights) {
-    const Matrix here = call.in(weight);
-    experts.push_back({here.values.data, here.scales.data});
-    all_aligned = all_aligned && reinterpret_cast<uintptr_t>(here.values.data) % 16 == 0 &&
-                  reinterpret_cast<uintptr_t>(here.scales.data) % 4 == 0;
-  }
+  const ExpertTable table = expert_table(call, op.weights);
   Product p = product_of(x, op.weights[0], call.out(op.out), 1);
   p.rows = op.out.rows;
-  p.weight = experts[0];
+  p.weight = table.first;
   const auto x_row = call.in(op.x_row);
   p.x_row = op.x_row.empty() ? nullptr : x_row.data;
   p.begin = call.in(op.begin).data;
-  p.expert_count = int(experts.size());
-  p.experts = call.in(experts.data(), int64_t(experts.size()));
+  p.expert_count = int(op.weights.size());
+  p.experts = table.on_device;
   // A weight that lies badly sends all of them to the kernel that reads byte by byte.
-  if (!all_aligned) return launch_float_product(call, p);
+  if (!table.aligned) return launch_float_product(call, p);
   run_product(call, p);
 }
 

@@ -96,6 +96,14 @@ Result<KernelRun> repeats(std::shared_ptr<CaseMemory> memory, const KernelWork& 
   return repeats<Entry>(std::move(memory), work, op, [](Op&, int64_t) {});
 }
 
+/// The same, of an operation whose work its arrays tell.
+template <auto Entry, class Op>
+Result<KernelRun> repeats(std::shared_ptr<CaseMemory> memory, Op op) {
+  if (memory->error) return *memory->error;
+  const KernelWork work = WorkReader(Memory{})(op);
+  return repeats<Entry>(std::move(memory), work, op, [](Op&, int64_t) {});
+}
+
 /// Work of an operation on activations only: `bytes` read and written, once each, and as many gone over again.
 inline KernelWork on_activations(int64_t bytes, double operations) {
   return {.cache_bytes = bytes, .cache_footprint = bytes, .operations = operations};

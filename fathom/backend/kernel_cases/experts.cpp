@@ -135,8 +135,7 @@ Result<KernelRun> swiglu_rows(const Mixture& m, int64_t rows) {
   op.out = memory->tensor(DType::bf16, n, m.inner);
   op.weight = memory->numbers(std::vector<float>(size_t(n), 0.5f));
   op.limit = 10;
-  // Three products and a sum, beside the exponential.
-  return repeats<&Operations::swiglu>(memory, on_activations(memory->bytes, 4.0 * double(n * m.inner)), op);
+  return repeats<&Operations::swiglu>(memory, op);
 }
 
 Result<KernelRun> combine_rows(const Mixture& m, int64_t rows) {
@@ -148,8 +147,7 @@ Result<KernelRun> combine_rows(const Mixture& m, int64_t rows) {
   op.place = memory->numbers(std::move(place), m.chosen);
   op.shared = memory->tensor(DType::bf16, rows, m.hidden);
   op.out = memory->tensor(DType::bf16, rows, m.hidden);
-  const double additions = double(rows * m.chosen * m.hidden);
-  return repeats<&Operations::combine>(memory, on_activations(memory->bytes, additions), op);
+  return repeats<&Operations::combine>(memory, op);
 }
 
 Result<KernelRun> group_rows(const Mixture& m, int64_t rows) {
@@ -167,8 +165,7 @@ Result<KernelRun> group_rows(const Mixture& m, int64_t rows) {
   op.row = memory->numbers(std::vector<int32_t>(n));
   op.weight = memory->numbers(std::vector<float>(n));
   op.place = memory->numbers(std::vector<int32_t>(n), m.chosen);
-  // Read: expert and weight; written: row, weight, place; and the beginnings.
-  return repeats<&Operations::group_by_expert>(memory, on_activations(int64_t(20 * n) + 4 * (m.experts + 1), 0), op);
+  return repeats<&Operations::group_by_expert>(memory, op);
 }
 
 }  // namespace

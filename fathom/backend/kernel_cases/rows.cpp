@@ -15,8 +15,7 @@ Result<KernelRun> norm_rows(int64_t width, int64_t rows) {
   op.weight = memory->tensor(kBf16, 1, width);
   op.out = memory->tensor(kBf16, rows, width);
   op.eps = 1e-20f;
-  // A square and its sum, two products.
-  return repeats<&Operations::rms_norm>(memory, on_activations(memory->bytes, 4.0 * double(rows * width)), op);
+  return repeats<&Operations::rms_norm>(memory, op);
 }
 
 struct Turned {
@@ -54,8 +53,7 @@ Result<KernelRun> quantize_rows(int64_t width, int64_t rows) {
   op.x = memory->tensor(kBf16, rows, width);
   op.codes = {memory->raw(rows * width), DType::f8_e4m3, rows, width};
   op.scales = {memory->raw(rows * width / 32), DType::f8_e8m0, rows, width / 32};
-  // A comparison for the largest, a product and a rounding each.
-  return repeats<&Operations::quantize_rows>(memory, on_activations(memory->bytes, 3.0 * double(rows * width)), op);
+  return repeats<&Operations::quantize_rows>(memory, op);
 }
 
 Result<KernelRun> add_rows(int64_t width, int64_t rows) {
@@ -64,7 +62,7 @@ Result<KernelRun> add_rows(int64_t width, int64_t rows) {
   op.a = memory->floats(rows, width);
   op.b = memory->floats(rows, width);
   op.out = memory->floats(rows, width);
-  return repeats<&Operations::add_rows>(memory, on_activations(memory->bytes, double(rows * width)), op);
+  return repeats<&Operations::add_rows>(memory, op);
 }
 
 // Rows of the embedding, taken at random from a table that no cache holds, once for each of four streams.
@@ -106,7 +104,7 @@ Result<KernelRun> sample_rows(int64_t vocabulary, float top_p, int64_t rows) {
   op.logits = logits;
   op.rows = {kept.data, size_t(rows)};
   op.ids = memory->numbers(std::vector<int32_t>(size_t(rows)));
-  return repeats<&Operations::sample>(memory, on_activations(memory->bytes, 0), op);
+  return repeats<&Operations::sample>(memory, op);
 }
 
 }  // namespace

@@ -42,8 +42,7 @@ Result<KernelRun> collapse_rows(const Site& site, int64_t rows) {
   op.streams = memory->tensor(kBf16, rows, kStreams * site.hidden);
   op.pre = memory->floats(rows, kStreams);
   op.out = memory->tensor(kBf16, rows, site.hidden);
-  const double operations = 2.0 * double(rows * kStreams * site.hidden);
-  return repeats<&Operations::stream_collapse>(memory, on_activations(memory->bytes, operations), op);
+  return repeats<&Operations::stream_collapse>(memory, op);
 }
 
 Result<KernelRun> spread_rows(const Site& site, int64_t rows) {
@@ -66,8 +65,7 @@ Result<KernelRun> mean_rows(const Site& site, int64_t rows) {
   op.streams = memory->tensor(kBf16, rows, kStreams * site.hidden);
   op.count = int(kStreams);
   op.out = memory->tensor(kBf16, rows, site.hidden);
-  const double operations = double(rows * kStreams * site.hidden);
-  return repeats<&Operations::stream_mean>(memory, on_activations(memory->bytes, operations), op);
+  return repeats<&Operations::stream_mean>(memory, op);
 }
 
 KernelCase mixes_case(const Site& site, const CaseSizes& sizes) {

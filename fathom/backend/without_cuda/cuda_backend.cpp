@@ -1,5 +1,7 @@
 // What a build without CUDA has in place of cuda/: the answer that it lacks it.
 #include "fathom/backend/backend.h"
+#include "fathom/backend/instruments.h"
+#include "fathom/backend/recorder.h"
 
 namespace fathom {
 
@@ -7,5 +9,8 @@ Result<Backend> cuda_backend() {
   return Error{ErrorCode::unsupported, "the backend cuda is not compiled in", "--backend cuda",
                "build with the preset cuda, or use --backend cpu"};
 }
+
+Instruments cuda_instruments() { return {}; }
+Recorder cuda_recorder() { return {}; }
 
 }  // namespace fathom

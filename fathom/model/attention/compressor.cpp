@@ -5,7 +5,8 @@
 namespace fathom {
 namespace {
 
-// The groups that this step completes and that are to be stored.
+// The groups that this step completes and that are to be stored. In a repeatable step every row makes one; those that
+// are not complete go to the dummy sequence.
 struct Groups {
   View<int32_t, 1> row;  // row that completes the group
   View<int32_t, 1> sequence;
@@ -20,10 +21,11 @@ Groups completed_groups(Step& step, const RowSet& rows, int ratio, View<const in
   int64_t count = 0;
   for (int32_t r = 0; r < n; ++r) {
     const int64_t position = rows.positions[r], sequence = rows.sequence[r];
-    if ((position + 1) % ratio != 0 || position < store_from[sequence]) continue;
+    const bool stored = (position + 1) % ratio == 0 && position >= store_from[sequence];
+    if (!stored && !step.repeatable) continue;
     g.row[count] = r;
-    g.sequence[count] = int32_t(sequence);
-    g.entry[count] = position / ratio;
+    g.sequence[count] = stored ? int32_t(sequence) : step.dummy_sequence;
+    g.entry[count] = stored ? position / ratio : 0;
     g.position[count] = position / ratio * ratio;
     ++count;
   }

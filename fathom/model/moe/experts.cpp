@@ -17,6 +17,16 @@ AnyViewMut swiglu(Step& step, AnyViewMut gate, AnyView up, View<const float, 1> 
   return gate;
 }
 
+// The same choices by the numbers that a rank's experts have among themselves.
+View<int32_t, 2> own_experts(Step& step, View<const int32_t, 2> map, View<const int32_t, 2> chosen) {
+  const auto out = step.scratch.table<int32_t>(chosen.shape[0], chosen.shape[1]);
+  const int64_t count = chosen.size();
+  step.ops.gather_rows(step.queue, {AnyView(reinterpret_cast<const uint8_t*>(map.data), DType::i32, map.shape[0], 1),
+                                    View<const int32_t, 1>(chosen.data, {count}),
+                                    AnyViewMut(reinterpret_cast<uint8_t*>(out.data), DType::i32, count, 1)});
+  return out;
+}
+
 GroupByExpert route(Step& step, const BlockWeights& w, AnyView u, View<const uint8_t, 1> image, int per_token) {
   const int64_t rows = u.rows, chosen = rows * per_token;
   Gate gate;
@@ -30,9 +40,9 @@ GroupByExpert route(Step& step, const BlockWeights& w, AnyView u, View<const uin
   gate.weights = step.scratch.table<float>(rows, per_token);
   step.ops.gate(step.queue, gate);
   GroupByExpert groups;
-  groups.experts = gate.experts;
+  groups.experts = w.expert_map.empty() ? gate.experts : own_experts(step, w.expert_map, gate.experts);
   groups.weights = gate.weights;
-  groups.begin = step.scratch.vector<int32_t>(w.gate.rows + 1);
+  groups.begin = step.scratch.vector<int32_t>(int64_t(w.w1.size()) + 1);
   groups.row = step.scratch.vector<int32_t>(chosen);
   groups.weight = step.scratch.vector<float>(chosen);
   groups.place = step.scratch.table<int32_t>(rows, per_token);
