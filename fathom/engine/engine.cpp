@@ -136,7 +136,12 @@ struct Engine::State {
         std::min(model->config().num_nextn_predict_layers > 0 ? model->config().dspark_block_size : 0, kMaxDrafts);
     out.history = model->config().engram_max_ngram_size - 1;
     out.shape = model->replay_shape();
-    out.forward = [this](const Batch& batch) { return model->forward(*queue, batch, memory); };
+    out.logits_memory = backend.memory;
+    out.forward = [this](const Batch& batch) {
+      const auto logits = model->forward(*queue, batch, memory);
+      queue->wait();  // how long it takes decides how many drafts are worth it
+      return logits;
+    };
     out.draft = [this](const DraftBatch& batch) { model->draft(*queue, batch, memory); };
     out.markov = [this](int step, View<const int32_t, 1> previous, View<float, 2> logits, View<float, 1> confidence) {
       model->markov(*queue, step, previous, logits, confidence);
@@ -164,8 +169,9 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   auto backend = open_backend(options.backend);
   if (!backend) return backend.error();
   state->backend = std::move(*backend);
-  auto model =
-      Model::load(checkpoint, state->backend, {options.numerics, token_map, options.stream_experts, options.draw_seed});
+  auto model = Model::load(
+      checkpoint, state->backend,
+      {options.numerics, token_map, options.stream_experts, options.draw_seed, !state->backend.memory.host_visible});
   if (!model) return model.error();
   state->model.emplace(std::move(*model));
   const ModelConfig& config = state->model->config();

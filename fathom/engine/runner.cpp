@@ -43,7 +43,7 @@ std::string tell_where(const void* about) {
 }  // namespace
 
 Runner::Runner(ModelPort port, const Operations& ops, Queue& queue)
-    : port_(std::move(port)), builder_(port_.history), sampler_(ops, queue, port_.vocabulary) {}
+    : port_(std::move(port)), builder_(port_.history), sampler_(ops, queue, port_.vocabulary, port_.logits_memory) {}
 
 void Runner::run(StepWork& work) {
   const auto begun = Clock::now();
@@ -190,8 +190,13 @@ void Runner::capture_windows(StepWork& work) {
   }
 }
 
-std::span<const float> Runner::logits(size_t active, int64_t row) const {
-  return logits_.row(builder_.logit_row(active) + row);
+// Valid until the next call.
+std::span<const float> Runner::logits(size_t active, int64_t row) {
+  const auto wanted = logits_.row(builder_.logit_row(active) + row);
+  if (port_.logits_memory.host_visible) return wanted;
+  row_.resize(wanted.size());
+  port_.logits_memory.copy(row_.data(), wanted.data(), int64_t(wanted.size_bytes()));
+  return row_;
 }
 
 void Runner::choose(StepWork& work) {

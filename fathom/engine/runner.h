@@ -22,6 +22,8 @@ struct ModelPort {
   int block = 0;    // drafts that draft() makes; 0: none
   int history = 0;  // largest n-gram - 1
   ReplayShape shape{};
+  /// Where the logits of forward() lie: in a device's own memory the processor copies the rows that it wants to see.
+  Memory logits_memory{};
   /// Logits [logit_rows, vocabulary], valid until the next call of any of these.
   std::function<View<const float, 2>(const Batch&)> forward;
   std::function<void(const DraftBatch&)> draft;
@@ -69,7 +71,7 @@ class Runner {
   void propose(StepWork& work);
   void propose_step(int step);
   void propose_forced(LiveSequence& live, size_t place, int step);
-  std::span<const float> logits(size_t active, int64_t row) const;
+  std::span<const float> logits(size_t active, int64_t row);
 
   ModelPort port_;
   uint64_t steps_ = 0;  // begun; as the loop numbers them
@@ -81,6 +83,7 @@ class Runner {
   std::vector<LiveSequence*> live_;
   std::vector<WindowCapture> captures_;
   View<const float, 2> logits_;
+  std::vector<float> row_;  // of logits_, where the processor cannot read them
   std::vector<Choice> choices_;
   std::vector<int32_t> chosen_, chosen_begin_;
   std::vector<LiveSequence*> drafting_;

@@ -224,7 +224,7 @@ void Sampler::adjust(View<const float, 2> logits, std::span<Row> rows, int64_t f
     const auto source = logits.row(row.source);
     row.source = first + int64_t(i);
     const std::span<float> copy(scratch_.data() + row.source * vocabulary_, size_t(vocabulary_));
-    std::copy(source.begin(), source.end(), copy.begin());
+    logits_memory_.copy(copy.data(), source.data(), int64_t(source.size_bytes()));
     const Choice& choice = *row.choice;
     const int32_t golden = golden_token(choice.state->settings, choice.generated + row.offset);
     if (golden >= 0) {

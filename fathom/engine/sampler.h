@@ -101,8 +101,9 @@ class Sampler {
  public:
   static constexpr int64_t kGroupRows = 64;
 
-  Sampler(const Operations& ops, Queue& queue, int64_t vocabulary)
-      : ops_(ops), queue_(&queue), vocabulary_(vocabulary) {}
+  /// `logits`: the memory in which those that choose() is given lie; all other arrays are the process's own.
+  Sampler(const Operations& ops, Queue& queue, int64_t vocabulary, const Memory& logits = {})
+      : ops_(ops), queue_(&queue), vocabulary_(vocabulary), logits_memory_(logits) {}
 
   /// For each choice, appends the drafts that are accepted and one more token to `tokens`, and the new length of
   /// `tokens` to `begin`.
@@ -139,6 +140,7 @@ class Sampler {
   Operations ops_;
   Queue* queue_;
   int64_t vocabulary_;
+  Memory logits_memory_;
   std::vector<Row> as_given_, adjusted_, sampled_;  // rows drawn from the logits as they are; changed; with laws
   std::vector<float> scratch_;                      // [sampled rows, then adjusted rows, vocabulary]
   std::vector<uint32_t> laws_;                      // [sampled rows, vocabulary]

@@ -480,6 +480,7 @@ View<const float, 2> Model::compute(Queue& queue, const Operations& ops, const B
 Drafts Model::draft(Queue& queue, const DraftBatch& batch, CacheMemory& cache) {
   State& s = *state_;
   check(s.config.num_nextn_predict_layers > 0, "the model has draft stages");
+  if (s.device_logits) queue.wait();
   s.reset();
   Step step = s.step(queue, nullptr);
   const View<const int32_t, 1> slots = copied(s.host, batch.slots);
