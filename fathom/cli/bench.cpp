@@ -95,6 +95,7 @@ BenchRow row_of(const StepCase& c, const StepTimes& times, const StepBench& benc
   row.operations = times.operations;
   row.peaks = bench.peaks();
   row.copied = c.copied;
+  if (times.launch_seconds) row.launch_ms = 1000 * *times.launch_seconds;
   row.stream = times.stream;
   return row;
 }

@@ -86,6 +86,7 @@ Json to_json(const BenchRow& r) {
   tree.set("commit", Json::of(r.commit));
   tree.set("command", Json::of(r.command));
   if (r.stream) tree.set("expert_stream", to_json(*r.stream));
+  if (r.launch_ms) tree.set("launch_ms", Json::of(*r.launch_ms));
   if (r.copied) tree.set("past", Json::of("copied"));
   if (r.operations.empty()) return tree;
   Json list = Json::array();
@@ -144,6 +145,7 @@ std::string to_csv(std::span<const BenchRow> rows) {
     row.operations.clear();  // no column holds a list
     row.stream.reset();
     row.copied = false;
+    row.launch_ms.reset();
     trees.push_back(to_json(row));
   }
   return csv_of(trees);
@@ -247,6 +249,7 @@ std::string to_operation_table(const BenchRow& row) {
   text += "the whole: " + brief(1e-9 * double(whole.memory_bytes)) + " GB of weights and caches, " +
           percent(whole.share_of_memory) + " of the peak of reading; all bounds " + fixed(whole.bound_ms, 3) + " ms, " +
           percent(whole.share_of_bound) + " of the time\n";
+  if (row.launch_ms) text += "the processor: " + fixed(*row.launch_ms, 3) + " ms until everything is queued\n";
   if (row.peaks) {
     text += "peaks: reading " + brief(1e-9 * row.peaks->memory) + " GB/s, cache " + brief(1e-9 * row.peaks->l3) +
             " GB/s, bf16 " + brief(1e-9 * row.peaks->bf16) + ", int8 " + brief(1e-9 * row.peaks->int8) + ", f32 " +

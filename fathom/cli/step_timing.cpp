@@ -78,6 +78,7 @@ struct StepBench::State {
   std::vector<float> draft_logits, confidence;
   std::vector<RowSampling> greedy;
   std::vector<int32_t> drawn;
+  double launch_seconds = 0;  // in forward(), which on a device returns before the device is done
 
   void clear() {
     for (Stream& sequence : sequences) free_sequence(*pools, sequence.cache);
@@ -108,7 +109,10 @@ struct StepBench::State {
   View<const float, 2> forward(const StepPlan& plan) {
     std::vector<const LiveSequence*> owners;
     for (const StepPlan::Rows& rows : plan.rows) owners.push_back(&sequences[size_t(rows.sequence)]);
-    return model->forward(*queue, builder->build(plan, owners), memory);
+    const auto begin = Clock::now();
+    const auto logits = model->forward(*queue, builder->build(plan, owners), memory);
+    launch_seconds += since(begin);
+    return logits;
   }
 
   /// The likeliest token of each row, drawn as the engine draws it.
@@ -280,7 +284,7 @@ Result<StepBench> StepBench::open(const LoadedModel& loaded, const Common& commo
 Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repeat) {
   State& state = *state_;
   StepTimes times;
-  std::vector<double> whole;
+  std::vector<double> whole, launches;
   std::vector<std::vector<OperationTime>> operations;
   std::vector<OperationTime> counted;
   int64_t accepted = 0, steps = 0;
@@ -315,6 +319,7 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
     const bool timed = run == Run::time || (run == Run::measure && state.per_operation && !marks_disturb);
     if (timed) time_operations(state.clock.get());
     if (run == Run::count) count_operations(&state.backend.memory, &*state.peaks);
+    state.launch_seconds = 0;
     const auto begin = Clock::now();
     int64_t more = 0;
     if (!c.decode) {
@@ -337,12 +342,14 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
       times.stream = sum(times.stream.value_or(StreamStatistics{}), since(*before, *state.model->stream_statistics()));
     }
     whole.push_back(seconds);
+    launches.push_back(state.launch_seconds / (c.decode ? double(c.length) : 1));
     times.seconds.push_back(c.decode ? seconds / double(c.length) : seconds);
     times.tokens = tokens;
   }
   state.clear();
   times.operations = medians(operations, counted, c.decode ? c.length : 1);
   times.seconds_all = median(whole);
+  if (marks_disturb) times.launch_seconds = median(launches);
   if (steps > 0) times.accepted_per_step = double(accepted) / double(steps);
   return times;
 }

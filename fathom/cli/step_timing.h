@@ -32,6 +32,9 @@ struct StepTimes {
   int64_t tokens = 0;            // a repeat: prompt tokens, or tokens that came out of all steps
   double seconds_all = 0;        // median over the repeats of the time in which `tokens` came
   double accepted_per_step = 0;  // drafts, a sequence
+  // On a device: of a prompt or step, what the processor does until all is queued, median over the repeats. Recorded
+  // steps are launched at its end, so the device has nothing to do in the meantime.
+  std::optional<double> launch_seconds;
   // Of the operations that ran, the largest first: per prompt or step, medians over the repeats, and what one run
   // counted. On a device they are timed in runs of their own, because marks cost time there. Empty unless asked for.
   std::vector<OperationTime> operations;
