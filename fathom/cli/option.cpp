@@ -63,7 +63,7 @@ Result<void> store_ranged(T& target, std::optional<T> value, const Option& optio
   return {};
 }
 
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   std::string out;
   append_json_string(out, text);  // a JSON string is a TOML basic string
   return out;
@@ -189,20 +189,20 @@ std::optional<std::string> printed(const Option& option) {
   using Text = std::optional<std::string>;
   return std::visit(Overload{
                         [](bool* t) -> Text { return *t ? "true" : "false"; },
-                        [](std::string* t) -> Text { return t->empty() ? Text() : quoted(*t); },
-                        [](std::optional<std::string>* t) -> Text { return *t ? quoted(**t) : Text(); },
+                        [](std::string* t) -> Text { return t->empty() ? Text() : in_quotes(*t); },
+                        [](std::optional<std::string>* t) -> Text { return *t ? in_quotes(**t) : Text(); },
                         [](int64_t* t) -> Text { return std::to_string(*t); },
                         [](std::optional<int64_t>* t) -> Text { return *t ? std::to_string(**t) : Text(); },
                         [](double* t) -> Text { return number_text(*t); },
                         [](std::optional<double>* t) -> Text { return *t ? number_text(**t) : Text(); },
                         [](std::optional<Bytes>* t) -> Text { return *t ? std::to_string((*t)->count) : Text(); },
                         [](std::optional<std::chrono::milliseconds>* t) -> Text {
-                          return *t ? quoted(std::to_string((*t)->count()) + "ms") : Text();
+                          return *t ? in_quotes(std::to_string((*t)->count()) + "ms") : Text();
                         },
                         [](std::vector<std::string>* t) -> Text {
                           if (t->empty()) return {};
                           std::string list;
-                          for (const std::string& item : *t) list += (list.empty() ? "" : ", ") + quoted(item);
+                          for (const std::string& item : *t) list += (list.empty() ? "" : ", ") + in_quotes(item);
                           return "[" + list + "]";
                         },
                         [](std::vector<int64_t>* t) -> Text {
