@@ -12,6 +12,7 @@
 #include "fathom/model/engram/engram.h"
 #include "fathom/model/missing.h"
 #include "fathom/model/moe/expert_stream.h"
+#include "fathom/model/step_tables.h"
 #include "fathom/model/tensor_list.h"
 #include "fathom/model/weights.h"
 
@@ -19,8 +20,9 @@ namespace fathom {
 
 namespace {
 
-// What a recorded step was recorded for, beside the model: the sizes of its tables, and the cache.
+// What a recorded step was recorded for, beside the model: the sizes of its tables, the cache, and the queue.
 struct StepShape {
+  const Queue* queue = nullptr;
   int64_t rows = 0, sequences = 0, columns = 0;  // columns: of the block tables
   const void* rings = nullptr;
   friend bool operator==(const StepShape&, const StepShape&) = default;
@@ -308,62 +310,6 @@ View<const float, 2> logits_of(Step& step, const Weights& weights, const Pass& p
 
 void Model::record_steps(bool on) { state_->records = on; }
 
-namespace {
-
-template <class T>
-View<const T, 1> copied(Scratch& tables, View<const T, 1> source) {
-  const auto out = tables.vector<T>(source.shape[0]);
-  for (int64_t i = 0; i < out.shape[0]; ++i) out[i] = source[i];
-  return out;
-}
-
-// The batch's arrays as tables. Block tables get a row of zeros behind the last sequence, and in a repeatable step a
-// width that is a multiple of 16 blocks (2,048 tokens).
-Batch as_tables(Step& step, const Batch& batch) {
-  Batch out = batch;
-  Scratch& tables = step.host;
-  out.rows = {copied(tables, batch.rows.positions), copied(tables, batch.rows.sequence),
-              copied(tables, batch.rows.begin)};
-  out.ids = copied(tables, batch.ids);
-  if (!batch.image.empty()) out.image = copied(tables, batch.image);
-  out.slots = copied(tables, batch.slots);
-  out.logit_rows = batch.logit_rows;  // the processor's
-  const auto table = [&](View<const int32_t, 2> from, int64_t rows, int64_t columns) {
-    const auto to = tables.table<int32_t>(rows, columns);
-    for (int64_t r = 0; r < rows; ++r) {
-      const auto row = to.row(r);
-      const bool given = r < from.shape[0];
-      if (given) std::copy(from.row(r).begin(), from.row(r).end(), row.begin());
-      std::fill(row.begin() + (given ? from.shape[1] : 0), row.end(), 0);
-    }
-    return View<const int32_t, 2>(to);
-  };
-  out.history = table(batch.history, batch.history.shape[0], batch.history.shape[1]);
-  const int64_t columns = batch.blocks.shape[1];
-  out.blocks = table(batch.blocks, batch.blocks.shape[0] + 1, step.repeatable ? (columns + 15) / 16 * 16 : columns);
-  return out;
-}
-
-// Whether what the step does follows from its shape alone: plain decode rows, each of which goes all the way.
-bool is_repeatable(const ModelConfig& config, int ring_rows, const Batch& batch) {
-  const RowSet& rows = batch.rows;
-  if (!batch.captures.empty() || !batch.image.empty() || batch.logit_rows.shape[0] != rows.rows()) return false;
-  int64_t most_ratio = 1;
-  for (const int ratio : config.compress_ratios) most_ratio = std::max<int64_t>(most_ratio, ratio);
-  for (int64_t r = 0; r < rows.rows(); ++r) {
-    const Replay& replay = batch.replay[size_t(rows.sequence[r])];
-    const int64_t least =
-        std::max({replay.store_from, replay.decoder_from, replay.decoder_window_from, most_ratio - 1});
-    if (rows.positions[r] < least) return false;
-  }
-  for (int64_t s = 0; s < rows.sequences(); ++s) {
-    if (rows.begin[s + 1] - rows.begin[s] > ring_rows) return false;
-  }
-  return rows.rows() > 0;
-}
-
-}  // namespace
-
 View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemory& cache, const Trace* trace) {
   State& s = *state_;
   if (s.device_logits) queue.wait();  // the tables of the call before may still be read
@@ -377,7 +323,8 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
   }
   if (s.moves() != s.recorded_moves) s.recordings.clear();
   s.recorded_moves = s.moves();
-  const StepShape shape{batch.rows.rows(), batch.rows.sequences(), (batch.blocks.shape[1] + 15) / 16,
+  const StepShape shape{&queue, batch.rows.rows(), batch.rows.sequences(),
+                        (batch.blocks.shape[1] + kTableBlocks - 1) / kTableBlocks,
                         cache.ring(size_t(s.map.rings[0]), batch.slots).base};
   auto known = std::find_if(s.recordings.begin(), s.recordings.end(),
                             [&](const RecordedStep& step) { return step.shape == shape; });
