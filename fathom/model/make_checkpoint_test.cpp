@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "fathom/model/initial_weights.h"
 #include "fathom/model/inspect.h"
@@ -110,20 +110,33 @@ TEST_F(MakeCheckpoint, WeightsInMemoryCanBeInterrupted) {
   EXPECT_EQ(made.error().code, ErrorCode::interrupted);
 }
 
-// The whole list of the official checkpoint in seconds, and opened and compared within one.
-TEST_F(MakeCheckpoint, FlashSparseHas48FilesAndOpensWithinASecond) {
+// Pages of mapped files in memory, in bytes.
+int64_t mapped_bytes_in_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "RssFile:") continue;
+    int64_t kibibytes = 0;
+    status >> kibibytes;
+    return kibibytes * 1024;
+  }
+  return -1;
+}
+
+// The whole list of the official checkpoint, opened and compared within a second (docs/benchmarks.md): headers are
+// read, and of the weights nothing.
+TEST_F(MakeCheckpoint, FlashSparseHas48FilesAndOpensWithoutReadingAWeight) {
   const auto made = make_checkpoint(folder_, *preset_config("flash-sparse"), {.holes = true}, pool_);
   if (!made && made.error().code == ErrorCode::bad_input) GTEST_SKIP() << to_string(made.error());
   ASSERT_TRUE(made.ok()) << to_string(made.error());
-  const auto begin = std::chrono::steady_clock::now();
+  const int64_t before = mapped_bytes_in_memory();
+  ASSERT_GT(before, 0);
   const auto model = open_model(folder_);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   ASSERT_TRUE(model.ok()) << to_string(model.error());
-  RecordProperty("open_ms", int(took.count() * 1000));
   EXPECT_EQ(model->checkpoint.shards().size(), 48u);
   EXPECT_EQ(weight_totals(model->checkpoint).all, (Totals{96'085, 510'286'023'000, 763'205'315'794}));
   EXPECT_TRUE(model->warnings.empty());
-  EXPECT_LT(took.count(), 10) << "a tenfold margin for a busy machine; alone it takes 0.3 s";
+  const int64_t headers = int64_t(32) << 20;
+  EXPECT_LT(mapped_bytes_in_memory() - before, headers) << "of 510 GB";
 }
 
 TEST_F(MakeCheckpoint, ASliceHasTheRolesOfTheOfficialShards) {
