@@ -212,7 +212,8 @@ class HalfOpen(FaultTest):
             begun, most = time.monotonic(), 0
             while server.metric("fathom_server_slow_readers_cut") == cut:
                 most = max(most, server.resident_kib())
-                self.assertLess(time.monotonic() - begun, 40 + PATIENCE)
+                # What is sent must first be more than all buffers hold: thousands of tokens, slow with a sanitizer.
+                self.assertLess(time.monotonic() - begun, 40 + 10 * PATIENCE)
                 time.sleep(0.05)
             took = time.monotonic() - begun
             self.assertFalse(rest_of(stream)[1])
