@@ -26,6 +26,9 @@ struct Queue {
   /// writes again what they read.
   virtual void wait() {}
   ThreadPool pool;
+  /// A row's results have the same bits in any batch. The CPU's are so in any case; without it a device takes kernels
+  /// for many rows that add in another order.
+  bool batch_invariant = true;
 };
 
 /// A backend's memory. On a device there are two kinds: the device's own, and shared memory, which the processor and

@@ -43,6 +43,7 @@ class Call {
 
   cudaStream_t stream() const { return queue_.stream; }
   bool staged() const { return staged_; }
+  bool batch_invariant() const { return queue_.batch_invariant; }
   /// Device memory until the end of the call; not cleared.
   template <class T>
   T* workspace(int64_t count) {

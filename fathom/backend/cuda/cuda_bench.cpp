@@ -30,6 +30,7 @@ struct Device {
   Device() {
     if (!backend.ok()) return;
     queue = std::move(*backend->open_queue(1));
+    queue->batch_invariant = false;  // the fastest kernels
     noise_bytes.resize(size_t(1) << 22);
     for (size_t i = 0; i < noise_bytes.size(); i += 4) {
       const uint32_t word = philox(1, {uint32_t(i), 0, 0, 0})[0];
@@ -128,7 +129,7 @@ void Fp8Linear(benchmark::State& state) {
 }
 BENCHMARK(Fp8Linear)
     ->ArgNames({"rows", "N", "K"})
-    ->ArgsProduct({{1, 8, 16, 64, 256, 512, 2048, 8192}, {4608}, {5120}})
+    ->ArgsProduct({{1, 8, 16, 64, 128, 256, 512, 2048, 8192}, {4608}, {5120}})
     ->Apply(settle);
 
 void Bf16Head(benchmark::State& state) {
@@ -144,14 +145,15 @@ void Bf16Head(benchmark::State& state) {
 }
 BENCHMARK(Bf16Head)->ArgName("rows")->Arg(1)->Arg(64)->Arg(256)->Apply(settle);
 
-// Gate or up projection of 384 experts; each row has six of them, spread evenly.
-void Fp4Experts(benchmark::State& state) {
+// A projection of 384 experts; each row has six of them, spread evenly. Up (and gate): experts find their rows among
+// all; down: the rows are the assignments themselves.
+void experts(benchmark::State& state, int64_t n, int64_t k, bool gathered) {
   Device device;
   if (!device.present(state)) return;
   const int64_t rows = state.range(0), experts = 384, assignments = rows * 6;
-  const Matrix all = device.fp4(experts * kInner, kHidden);
+  const Matrix all = device.fp4(experts * n, k);
   std::vector<Matrix> weights;
-  for (int64_t e = 0; e < experts; ++e) weights.push_back(all.slice(e * kInner, kInner));
+  for (int64_t e = 0; e < experts; ++e) weights.push_back(all.slice(e * n, n));
   std::vector<int32_t> begin(size_t(experts) + 1, 0), x_row;
   std::vector<std::vector<int32_t>> of(static_cast<size_t>(experts));
   for (int64_t a = 0; a < assignments; ++a) of[size_t(a * 97 % experts)].push_back(int32_t(a / 6));
@@ -161,19 +163,30 @@ void Fp4Experts(benchmark::State& state) {
     begin[size_t(e) + 1] = int32_t(x_row.size());
     used += !of[size_t(e)].empty();
   }
-  const Matrix x = device.q8(rows, kHidden);
+  const int64_t x_rows = gathered ? rows : assignments;
   GroupedLinear op;
-  op.x = x;
-  op.x_row = View<const int32_t, 1>(device.upload(x_row), {assignments});
+  op.x = device.q8(x_rows, k);
+  if (gathered) op.x_row = View<const int32_t, 1>(device.upload(x_row), {assignments});
   op.begin = View<const int32_t, 1>(device.upload(begin), {experts + 1});
   op.weights = weights;
-  op.out = device.rows(DType::bf16, assignments, kInner);
-  time(state, device,
-       double(used * kInner * kHidden) * (0.5 + 1.0 / 32) + double(rows * kHidden + assignments * 2 * kInner),
-       2.0 * double(assignments) * double(kInner) * double(kHidden),
+  op.out = device.rows(DType::bf16, assignments, n);
+  time(state, device, double(used * n * k) * (0.5 + 1.0 / 32) + double(x_rows * k + assignments * 2 * n),
+       2.0 * double(assignments) * double(n) * double(k),
        [&](int) { device.backend->ops.grouped_linear(*device.queue, op); });
 }
-BENCHMARK(Fp4Experts)->ArgName("rows")->Arg(1)->Arg(8)->Arg(64)->Arg(256)->Arg(1024)->Arg(8192)->Apply(settle);
+void Fp4Experts(benchmark::State& state) { experts(state, kInner, kHidden, true); }
+void Fp4ExpertsDown(benchmark::State& state) { experts(state, kHidden, kInner, false); }
+BENCHMARK(Fp4Experts)
+    ->ArgName("rows")
+    ->Arg(1)
+    ->Arg(8)
+    ->Arg(64)
+    ->Arg(256)
+    ->Arg(1024)
+    ->Arg(2048)
+    ->Arg(8192)
+    ->Apply(settle);
+BENCHMARK(Fp4ExpertsDown)->ArgName("rows")->Arg(64)->Arg(1024)->Arg(2048)->Arg(8192)->Apply(settle);
 
 void LatentAttentionDecode(benchmark::State& state) {
   Device device;

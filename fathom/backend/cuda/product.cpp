@@ -62,6 +62,29 @@ bool fits_codes(const Product& p) {
 
 bool fits_few(const Product& p) { return fits_codes(p) && aligned(p.x, p.x_stride, 16); }
 
+bool fits_many(const Product& p) {
+  const bool dense = p.x_type == DType::bf16 && p.weight_type == DType::bf16 && p.k % 64 == 0 &&
+                     aligned(p.x, p.x_stride * 2, 16) && aligned(p.weight.values, p.weight_stride * 2, 16);
+  const bool pairs = p.out_type == DType::f32 || (aligned(p.out, p.out_stride * 2, 4) && p.n / p.groups % 2 == 0);
+  constexpr int kMostExperts = 1024;  // a table of theirs lies in shared memory
+  return (dense || fits_codes(p)) && pairs && p.n % p.groups == 0 && p.expert_count <= kMostExperts;
+}
+
+namespace {
+
+void run_many_product(Call& call, Product p, int x_rows) {
+  auto* tiles = call.workspace<uint8_t>(most_row_tiles(p, x_rows) * x_rows * p.k * p.groups * 2);
+  arrange_tiles(call.stream(), p, x_rows, tiles);
+  p.x = tiles;
+  switch (p.weight_type) {
+    case DType::bf16: return launch_many_product<DType::bf16>(call, p, x_rows);
+    case DType::f8_e4m3: return launch_many_product<DType::f8_e4m3>(call, p, x_rows);
+    default: return launch_many_product<DType::f4_e2m1>(call, p, x_rows);
+  }
+}
+
+}  // namespace
+
 void run_product(Call& call, Product p) {
   if (p.rows == 0 || p.n == 0) return;
   if (!fits_tensor_cores(p)) return launch_float_product(call, p);
@@ -70,6 +93,12 @@ void run_product(Call& call, Product p) {
     const auto launch =
         p.weight_type == DType::f8_e4m3 ? launch_few_product<DType::f8_e4m3> : launch_few_product<DType::f4_e2m1>;
     if (x_rows > 0 && launch(call, p, x_rows)) return;
+  }
+  if (fits_many(p)) {
+    const int weights = p.begin != nullptr ? p.expert_count : p.groups;
+    const int64_t rows = p.begin != nullptr ? p.rows / p.expert_count : p.rows;
+    const int x_rows = many_rows_tile(rows, p.n / p.groups, weights, call.batch_invariant());
+    if (x_rows > 0) return run_many_product(call, p, x_rows);
   }
   if (fits_codes(p)) {
     const int64_t columns = p.k * p.groups;

@@ -1,6 +1,8 @@
 // fathom/backend/cuda/product.h
 // Matrix products on the device: which kernel runs, and its arguments. All pointers are the device's.
 #pragma once
+#include <algorithm>
+
 #include "fathom/backend/cuda/call.h"
 #include "fathom/backend/cuda/tiles.h"
 
@@ -64,6 +66,23 @@ template <DType Weight>
 bool launch_few_product(Call& call, const Product& product, int x_rows);  // few_fp8.cu, few_fp4.cu
 /// Whether its loads can be made: as fits_codes, and x on addresses of 16 bytes. Pure.
 bool fits_few(const Product& product);
+
+/// Row tiles of a product at most: experts may each have a last one that is not full.
+inline int64_t most_row_tiles(const Product& p, int x_rows) {
+  if (p.begin == nullptr) return (p.rows + x_rows - 1) / x_rows;
+  return std::min<int64_t>(p.rows, (p.rows + p.expert_count * int64_t(x_rows - 1)) / x_rows);
+}
+
+/// x as tiles in the order of this kernel, arrange_tiles.cu. out: [most_row_tiles, K * groups / 64] tiles of x_rows
+/// rows of 128 bytes, at a multiple of 16 bytes.
+void arrange_tiles(cudaStream_t stream, const Product& p, int x_rows, uint8_t* out);
+
+/// Many rows: Q8 x FP8 or FP4, or bf16 x bf16, in tiles of `x_rows` rows (tiles.h); x is what arrange_tiles made.
+template <DType Weight>
+void launch_many_product(Call& call, const Product& product, int x_rows);  // many_bf16.cu, many_fp8.cu, many_fp4.cu
+/// Whether that kernel can run it: as fits_codes, or bf16 on both sides with K in steps of 64; pairs of results on
+/// addresses of their size. Pure.
+bool fits_many(const Product& product);
 
 /// Runs one of them.
 void run_product(Call& call, Product product);

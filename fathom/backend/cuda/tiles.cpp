@@ -46,4 +46,13 @@ ProductTile product_tile(int64_t rows, int64_t n, int64_t weights) {
   return {.m_tiles = 2, .n_tiles = 8, .warps_n = 4, .warps_x = 2, .split = false};
 }
 
+int many_rows_tile(int64_t rows, int64_t n, int64_t weights, bool batch_invariant) {
+  constexpr int64_t kFewestRows = 17;
+  const auto tiles = [&](int64_t x_rows) { return divide_up(rows, x_rows) * divide_up(n, kManyWeightRows) * weights; };
+  if (batch_invariant || rows < kFewestRows || tiles(128) < kProcessors / 4) return 0;
+  // Blocks take tiles in turns. A tile's time is its products' and, measured, that of 64 more rows.
+  const auto time = [&](int64_t x_rows) { return divide_up(tiles(x_rows), kProcessors) * (x_rows + 64); };
+  return time(192) < time(128) ? 192 : 128;
+}
+
 }  // namespace fathom::cuda

@@ -38,6 +38,15 @@ ProductTile product_tile(int64_t rows, int64_t n, int64_t weights);
 int few_rows(int64_t rows);
 int few_rows_of_experts(int64_t rows, int64_t experts);
 
+inline constexpr int64_t kProcessors = 132;  // multiprocessors of an H200 (and of an H100 SXM)
+
+/// Rows of x in a tile of the kernel for many rows (product_many.cuh), whose tiles have kManyWeightRows weight rows:
+/// 128 or 192; 0: the kernels for few rows take the product. Which of the two takes it depends on the number of rows,
+/// and their bits differ in the last places (theirs are added 32 columns at a time in float, its in one chain by the
+/// tensor core), so with `batch_invariant` it is always 0. Arguments as of product_tile.
+inline constexpr int kManyWeightRows = 192;
+int many_rows_tile(int64_t rows, int64_t n, int64_t weights, bool batch_invariant);
+
 /// Columns of a row that one block of the stream-mix product sums; the segments are added in rising order.
 inline constexpr int64_t kMixSegment = 1280;
 

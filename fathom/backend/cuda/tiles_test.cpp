@@ -59,5 +59,15 @@ TEST(TilesTest, FewRowsComeEightOrSixteenAtATime) {
   EXPECT_EQ(few_rows_of_experts(8192 * 6, 384), 0);
 }
 
+TEST(TilesTest, ManyRowsHaveAKernelOfTheirOwnExceptWhereBatchesMayNotShow) {
+  EXPECT_EQ(many_rows_tile(2048, 4608, 1, false), 192) << "11 x 24 tiles are two for each multiprocessor";
+  EXPECT_EQ(many_rows_tile(512, 4608, 1, false), 128) << "4 x 24 tiles take one turn";
+  EXPECT_EQ(many_rows_tile(128, 2304, 384, false), 128) << "one row tile for each expert";
+  EXPECT_EQ(many_rows_tile(180, 2304, 384, false), 192);
+  for (const int64_t rows : {1, 8, 16}) EXPECT_EQ(many_rows_tile(rows, 129280, 384, false), 0) << rows;
+  EXPECT_EQ(many_rows_tile(256, 384, 1, false), 0) << "four tiles would leave the GPU idle";
+  for (const int64_t rows : {1, 512, 8192}) EXPECT_EQ(many_rows_tile(rows, 4608, 1, true), 0) << rows;
+}
+
 }  // namespace
 }  // namespace fathom::cuda

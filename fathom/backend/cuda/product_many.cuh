@@ -1,0 +1,404 @@
+// fathom/backend/cuda/product_many.cuh
+// Products with many rows, bound by arithmetic: Q8 rows times FP8 or FP4 weights, bf16 times bf16, on Hopper's
+// asynchronous products (warpgroup.cuh). Weights are the left operand: they are decoded to bf16 in the registers from
+// which they are multiplied, so that nothing but their codes goes through shared memory. x is the right one, as tiles
+// of bf16 that arrange_tiles made once a call. Both are exact: a scale is a power of two, and only float sums round.
+//
+// A block stays and walks over tiles of 192 weight rows by XRows rows of x. Four warps bring codes and scales by
+// cp.async and x by bulk copies, 128 columns a step (bf16: 64), into a ring of stages. Each of three warpgroups decodes
+// 32 columns of its 64 weight rows while the 32 before them are multiplied. They share nothing but the ring, so one
+// stores its sums while others multiply.
+//
+// Sums: k from 0 upwards in one chain of float sums by the tensor core, 16 columns at a time (its sums may cut where
+// others round). The order depends on K alone. Bits differ from those of the kernels for few rows, which add every 32
+// columns in float outside: tiles.h decides.
+//
+// Bytes: N * K * (1/2, 1 or 2) for each XRows rows of x, 2 * K * rows for each 192 of N, mostly from the L2 cache:
+// tiles that run together share one or the other. Operations: 2 * rows * N * K.
+#pragma once
+#include "fathom/backend/cuda/product_tensor.cuh"
+#include "fathom/backend/cuda/warpgroup.cuh"
+
+namespace fathom::cuda {
+
+constexpr int kConsumers = kManyWeightRows / 64;  // warpgroups that decode and multiply
+constexpr int kProducers = 128;                   // threads that copy
+
+/// The tiles of a launch. A grouped product's row tiles are counted on the device.
+struct ManyTiles {
+  int n_tiles = 0;    // of a group or expert
+  int row_tiles = 0;  // plain: of all rows
+  int row_block = 1;  // plain: row tiles that are worked on together
+  int steps = 0;      // of K
+  int x_blocks = 0;   // 64 columns each, of a row of x
+};
+
+template <DType Type, int XRows>
+struct ManyShape {
+  static constexpr bool kCodes = Type != DType::bf16;
+  static constexpr int kColumns = kCodes ? 128 : 64;  // of a step
+  static constexpr int kHalves = kColumns / 64;
+  static constexpr int kRowBytes = Type == DType::f4_e2m1 ? 64 : 128;  // of a weight row and step
+  static constexpr int kWeightRows = kManyWeightRows;
+  static constexpr int kXBytes = XRows * kColumns * 2, kWeightBytes = kWeightRows * kRowBytes;
+  static constexpr int kScaleBytes = kCodes ? kWeightRows * 4 : 0;
+  static constexpr int kStageBytes = (kXBytes + kWeightBytes + kScaleBytes + 1023) / 1024 * 1024;
+  static constexpr int kMostBytes = 224 * 1024 - 1024;  // of 227 KB; the tables take the rest
+  static constexpr int kStages = kMostBytes / kStageBytes < 6 ? kMostBytes / kStageBytes : 6;
+  static_assert(kStages >= 3, "one is multiplied, one is full or filled, one is under way");
+  static constexpr int kThreads = 128 * kConsumers + kProducers;
+};
+
+// ------------------------------------------------------------------------------------------------ decoding
+/// Of eight E2M1 codes two pairs of bf16, too small by 2^126: (2 which, + 4) and the next.
+__device__ inline void pairs_of_e2m1(uint32_t codes, int which, uint32_t& first, uint32_t& second) {
+  if (which == 0) {
+    first = ((codes << 12) & 0x80008000u) | ((codes << 6) & 0x01c001c0u);
+    second = ((codes << 8) & 0x80008000u) | ((codes << 2) & 0x01c001c0u);
+  } else {
+    first = ((codes << 4) & 0x80008000u) | ((codes >> 2) & 0x01c001c0u);
+    second = (codes & 0x80008000u) | ((codes >> 6) & 0x01c001c0u);
+  }
+}
+/// Four E4M3 codes as pairs (0, 2) and (1, 3), too small by 2^120.
+__device__ inline void pairs_of_e4m3(uint32_t codes, uint32_t& even, uint32_t& odd) {
+  even = (codes & 0x007f007fu) * 16 + ((codes << 8) & 0x80008000u);
+  odd = (codes & 0x80008000u) | ((codes >> 4) & 0x07f007f0u);
+}
+
+/// Where the 16-byte piece of a weight row lies in its stage: without bank conflicts for ldmatrix.
+template <DType Type>
+__device__ inline int piece_place(int row, int piece) {
+  if constexpr (Type == DType::f4_e2m1) return row * 64 + ((piece ^ (row >> 1 & 3)) << 4);
+  return swizzled(row, piece);
+}
+
+/// Codes of 64 columns, half a step, of this warp's 16 weight rows from `rows` on, as ldmatrix hands them over: FP4 a
+/// word for rows g and g + 8 of each 32 columns, FP8 of each 16.
+template <DType Type>
+constexpr int kWords = Type == DType::f8_e4m3 ? 8 : 4;
+template <DType Type>
+__device__ __forceinline__ void load_half(const uint8_t* weights, int rows, int half, uint32_t (&raw)[kWords<Type>]) {
+  const int lane = threadIdx.x % 32;
+  const int row = rows + lane % 16, upper = lane / 16;  // ldmatrix: lanes 0 to 15 the first piece, 16 to 31 the next
+#pragma unroll
+  for (int i = 0; i < kWords<Type> / 4; ++i) {
+    uint32_t four[4];
+    load_matrices(four, weights + piece_place<Type>(row, kWords<Type> / 2 * half + 2 * i + upper));
+#pragma unroll
+    for (int k = 0; k < 4; ++k) raw[4 * i + k] = four[k];
+  }
+}
+
+/// The left operands of the two products of 32 columns, number `q` of this half. `scales`: four codes each of rows g
+/// and g + 8. Large: some of them are 128 or more; a factor beyond bf16's range is two.
+template <DType Type>
+__device__ __forceinline__ void decode(const uint32_t (&raw)[kWords<Type>], int half, int q,
+                                       const uint32_t (&scales)[2], bool large, uint32_t (&a)[2][4]) {
+  constexpr uint32_t kLacking = Type == DType::f8_e4m3 ? 120 : 126, kPair = 0x00800080u;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      if constexpr (Type == DType::f8_e4m3) {
+        pairs_of_e4m3(raw[4 * q + 2 * k + h], a[k][h], a[k][2 + h]);
+      } else {
+        pairs_of_e2m1(raw[2 * q + h], k, a[k][h], a[k][2 + h]);
+      }
+    }
+  }
+  uint32_t factor[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) factor[h] = (scales[h] >> (16 * half + 8 * q) & 0xff) * kPair + kLacking * kPair;
+  if (large) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const uint32_t field = (scales[h] >> (16 * half + 8 * q) & 0xff) + kLacking,
+                     rest = (max(field, 254u) - 127) * kPair;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) a[k / 2][h + k % 2 * 2] = times(a[k / 2][h + k % 2 * 2], rest);
+      factor[h] = min(field, 254u) * kPair;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 8; ++i) a[i / 4][i % 4] = times(a[i / 4][i % 4], factor[i % 2]);
+}
+
+// ------------------------------------------------------------------------------------------------ tiles
+/// Fills starts[0 ... experts]: the first row tile of each expert. One warp.
+template <int XRows>
+__device__ inline void count_row_tiles(const Product& p, int* starts) {
+  const int lane = int(threadIdx.x % 32);
+  int before = 0;
+  for (int first = 0; first < p.expert_count; first += 32) {
+    const int e = first + lane;
+    const int count = e < p.expert_count ? p.begin[e + 1] - p.begin[e] : 0;
+    int sum = (count + XRows - 1) / XRows;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const int other = __shfl_up_sync(~0u, sum, step);
+      if (lane >= step) sum += other;
+    }
+    if (e < p.expert_count) starts[e + 1] = before + sum;
+    before += __shfl_sync(~0u, sum, 31);
+  }
+  if (lane == 0) starts[0] = 0;
+}
+
+struct ManyPlace : Place {
+  int row_tile;
+};
+template <int XRows, int WeightRows>
+__device__ inline ManyPlace place_of(const Product& p, const ManyTiles& tiles, const int* starts, int tile) {
+  ManyPlace place;
+  if (p.begin != nullptr) {
+    const int row_tile = tile / tiles.n_tiles, n_tile = tile % tiles.n_tiles;
+    int low = 0, high = p.expert_count;  // starts[low] <= row_tile < starts[high]
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (starts[middle] <= row_tile ? low : high) = middle;
+    }
+    place.weight = p.experts[low];
+    place.row_tile = row_tile;
+    place.first = p.begin[low] + int64_t(row_tile - starts[low]) * XRows;
+    place.end = p.begin[low + 1];
+    place.n_first = int64_t(n_tile) * WeightRows;
+    place.n_end = p.n;
+    place.x_column = 0;
+    return place;
+  }
+  const int of_group = tiles.n_tiles * tiles.row_tiles, group = tile / of_group;
+  const int block_tiles = tiles.row_block * tiles.n_tiles, rest = tile % of_group, block = rest / block_tiles;
+  const int rows_here = min(tiles.row_block, tiles.row_tiles - block * tiles.row_block), inside = rest % block_tiles;
+  const int64_t per_group = p.n / p.groups;
+  place.weight = p.weight;
+  place.row_tile = block * tiles.row_block + inside % rows_here;
+  place.first = int64_t(place.row_tile) * XRows;
+  place.end = p.rows;
+  place.n_first = group * per_group + int64_t(inside / rows_here) * WeightRows;
+  place.n_end = (group + 1) * per_group;
+  place.x_column = group * p.k;
+  return place;
+}
+
+/// Stores 64 x XRows sums of a warpgroup: this warp's 16 weight rows from n_first on. The rows of x are at a stride.
+template <int XRows>
+__device__ __forceinline__ void store_sums(const Product& p, const Place& place, int64_t n_first,
+                                           const float (&sum)[XRows / 2]) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int j = 0; j < XRows / 8; ++j) {
+    if (p.out_type == DType::bf16) {
+      // Exchanged: a lane has two neighbours of a row of the result.
+      const __nv_bfloat162 low = __floats2bfloat162_rn(sum[4 * j], sum[4 * j + 1]),
+                           high = __floats2bfloat162_rn(sum[4 * j + 2], sum[4 * j + 3]);
+      const uint32_t pair[2] = {transposed(*reinterpret_cast<const uint32_t*>(&low)),
+                                transposed(*reinterpret_cast<const uint32_t*>(&high))};
+      const int64_t a = place.first + 8 * j + g;
+      if (a >= place.end) continue;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int64_t n = n_first + 8 * h + 2 * t;
+        if (n < place.n_end) *reinterpret_cast<uint32_t*>(p.out + 2 * (a * p.out_stride + n)) = pair[h];
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int64_t a = place.first + 8 * j + 2 * t + i % 2, n = n_first + 8 * (i / 2) + g;
+        if (a < place.end && n < place.n_end) reinterpret_cast<float*>(p.out)[a * p.out_stride + n] = sum[4 * j + i];
+      }
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------------------ copies
+/// How the copying threads bring `Rows` rows of `Pieces` pieces each: thread i has piece i % Pieces of row i / Pieces
+/// and of every kApart-th row after it. Where those rows begin is in a table in the order in which a thread needs it.
+template <int Rows, int Pieces, int RowBytes>
+struct Copies {
+  static constexpr int kPieces = Pieces, kApart = kProducers / Pieces, kEach = (Rows + kApart - 1) / kApart;
+  static constexpr int kTable = kApart * kEach;
+  static constexpr int kAtOnce = kEach % 4 == 0 ? 4 : kEach % 2 == 0 ? 2 : 1;
+  __device__ static int place(int row) { return row % kApart * kEach + row / kApart; }
+  /// Pieces of `Bytes` (the unit of the table too) from `from` + table to `to` + RowBytes * row.
+  template <int Bytes>
+  __device__ static __forceinline__ void copy(int id, const uint32_t* table, const uint8_t* from, uint32_t to) {
+    const uint32_t* own = table + id / Pieces * kEach;
+#pragma unroll
+    for (int first = 0; first < kEach; first += kAtOnce) {
+      uint32_t at[kAtOnce];
+      if constexpr (kAtOnce == 4) {
+        const uint4 v = *reinterpret_cast<const uint4*>(own + first);
+        at[0] = v.x, at[1] = v.y, at[2] = v.z, at[3] = v.w;
+      } else {
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) at[i] = own[first + i];
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (Rows % kApart != 0 && id / Pieces + (first + i) * kApart >= Rows) continue;
+        copy_async<Bytes>(to + (first + i) * (kApart * RowBytes), from + uint64_t(at[i]) * Bytes);
+      }
+    }
+  }
+};
+
+// ------------------------------------------------------------------------------------------------ the kernel
+template <DType Type, int XRows>
+__global__ void __launch_bounds__(ManyShape<Type, XRows>::kThreads, 1)
+    many_kernel(const __grid_constant__ Product p, const __grid_constant__ ManyTiles tiles) {
+  using Shape = ManyShape<Type, XRows>;
+  constexpr int kStages = Shape::kStages, kPieces = Shape::kRowBytes / 16, kHalves = Shape::kHalves;
+  extern __shared__ uint8_t many_memory[];
+  __shared__ uint64_t full[kStages], empty[kStages];
+  // Where the weights' rows begin, in units of 16 bytes, and their scales, in units of 4.
+  using WeightCopies = Copies<Shape::kWeightRows, kPieces, Shape::kRowBytes>;
+  using ScaleCopies = Copies<Shape::kWeightRows, 1, 4>;
+  __shared__ __align__(16) uint32_t weight_from[Shape::kWeightRows], scale_from[ScaleCopies::kTable];
+  uint8_t* stages = many_memory + (1024 - shared_address(many_memory) % 1024) % 1024;
+  int* starts = reinterpret_cast<int*>(stages + kStages * Shape::kStageBytes);  // [experts + 1]
+
+  const int warp = threadIdx.x / 32;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kStages; ++s) {
+      init_barrier(full[s], kProducers + 1);
+      init_barrier(empty[s], 4 * kConsumers);
+    }
+    publish_barriers();
+  }
+  if (p.begin != nullptr && warp == 1) count_row_tiles<XRows>(p, starts);
+  __syncthreads();
+  const int row_tiles = p.begin != nullptr ? starts[p.expert_count] : tiles.row_tiles * p.groups;
+  const int all = row_tiles * tiles.n_tiles;
+
+  if (warp >= 4 * kConsumers) {  // the warps that copy
+    give_registers<56>();
+    const int id = threadIdx.x - 128 * kConsumers;
+    const int64_t weight_stride = Type == DType::bf16      ? p.weight_stride * 2
+                                  : Type == DType::f4_e2m1 ? p.weight_stride / 2
+                                                           : p.weight_stride;
+    const uint32_t first_stage = shared_address(stages);
+    const int weight_to = piece_place<Type>(id / kPieces, id % kPieces);
+    int step_of_all = 0;
+    for (int tile = blockIdx.x; tile < all; tile += gridDim.x) {
+      const ManyPlace place = place_of<XRows, Shape::kWeightRows>(p, tiles, starts, tile);
+      meet(1, kProducers);  // the tables are no longer read
+      for (int i = id; i < Shape::kWeightRows; i += kProducers) {
+        const int64_t n = min(place.n_first + i, place.n_end - 1);
+        weight_from[WeightCopies::place(i)] = uint32_t(n * weight_stride >> 4);
+        if (Shape::kCodes) scale_from[ScaleCopies::place(i)] = uint32_t(n / p.scale_rows * p.scale_stride >> 2);
+      }
+      meet(1, kProducers);
+      const uint8_t* x = p.x + (int64_t(place.row_tile) * tiles.x_blocks + place.x_column / 64) * (XRows * 128);
+      const uint8_t* codes = place.weight.values + id % kPieces * 16;
+      const uint8_t* scales = place.weight.scales;
+      for (int step = 0; step < tiles.steps; ++step, ++step_of_all) {
+        const int s = step_of_all % kStages;
+        wait_phase(empty[s], uint32_t(step_of_all / kStages & 1) ^ 1);
+        const uint32_t stage = first_stage + s * Shape::kStageBytes;
+        if (id == 0) {
+          expect_bytes(full[s], Shape::kXBytes);
+          copy_bulk(stage, x, Shape::kXBytes, full[s]);
+        }
+        WeightCopies::template copy<16>(id, weight_from, codes, stage + Shape::kXBytes + weight_to);
+        if constexpr (Shape::kCodes) {
+          ScaleCopies::template copy<4>(id, scale_from, scales, stage + Shape::kXBytes + Shape::kWeightBytes + 4 * id);
+          scales += 4;
+        }
+        x += Shape::kXBytes;
+        codes += Shape::kRowBytes;
+        commit_copies();
+        if (step_of_all > 0) {
+          wait_copies<1>();
+          publish_to_products();
+          arrive(full[(step_of_all - 1) % kStages]);
+        }
+      }
+    }
+    wait_copies<0>();
+    publish_to_products();
+    if (step_of_all > 0) arrive(full[(step_of_all - 1) % kStages]);
+  } else {
+    take_registers<152>();
+    const int lane = threadIdx.x % 32, g = lane / 4, rows = 16 * warp;  // of the tile's weight rows
+    int step_of_all = 0;
+    for (int tile = blockIdx.x; tile < all; tile += gridDim.x) {
+      float sum[XRows / 2];
+#pragma unroll
+      for (int i = 0; i < XRows / 2; ++i) sum[i] = 0;
+      uint32_t a[2][2][4];  // 32 columns are decoded while the 32 before them are multiplied
+      const auto multiply = [&](const uint32_t(&left)[2][4], uint64_t x) {
+        hold(sum);
+        begin_products();
+#pragma unroll
+        for (int k = 0; k < 2; ++k) multiply_group<XRows>(sum, left[k], x + 2 * k, true);
+        commit_products();
+        hold(sum);
+        wait_products<1>();  // those before have ended
+      };
+      for (int step = 0; step < tiles.steps; ++step, ++step_of_all) {
+        const int s = step_of_all % kStages;
+        wait_phase(full[s], uint32_t(step_of_all / kStages & 1));
+        const uint8_t* stage = stages + s * Shape::kStageBytes;
+        const uint8_t* weights = stage + Shape::kXBytes;
+        if constexpr (Shape::kCodes) {
+          const uint32_t* at = reinterpret_cast<const uint32_t*>(weights + Shape::kWeightBytes) + rows + g;
+          const uint32_t scales[2] = {at[0], at[8]};
+          const bool large = __any_sync(~0u, ((scales[0] | scales[1]) & 0x80808080u) != 0);
+#pragma unroll
+          for (int half = 0; half < kHalves; ++half) {
+            uint32_t raw[kWords<Type>];
+            load_half<Type>(weights, rows, half, raw);
+            const uint64_t x = describe_tile(shared_address(stage + half * (XRows * 128)));
+#pragma unroll
+            for (int q = 0; q < 2; ++q) {
+              decode<Type>(raw, half, q, scales, large, a[q]);
+              multiply(a[q], x + 4 * q);
+              if (half == 0 && q == 0 && step > 0 && lane == 0) arrive(empty[(step_of_all - 1) % kStages]);
+            }
+          }
+        } else {
+          const uint64_t x = describe_tile(shared_address(stage));
+#pragma unroll
+          for (int q = 0; q < 2; ++q) {
+#pragma unroll
+            for (int k = 0; k < 2; ++k) {
+              load_matrices(a[q][k], weights + piece_place<Type>(rows + lane % 16, 4 * q + 2 * k + lane / 16));
+            }
+            multiply(a[q], x + 4 * q);
+            if (q == 0 && step > 0 && lane == 0) arrive(empty[(step_of_all - 1) % kStages]);
+          }
+        }
+      }
+      wait_products<0>();
+      if (lane == 0) arrive(empty[(step_of_all - 1) % kStages]);
+      hold(sum);
+      const Place place = place_of<XRows, Shape::kWeightRows>(p, tiles, starts, tile);
+      store_sums<XRows>(p, place, place.n_first + rows, sum);
+    }
+  }
+}
+
+template <DType Type, int XRows>
+void launch_many_tile(cudaStream_t stream, const Product& p) {
+  using Shape = ManyShape<Type, XRows>;
+  const int bytes = Shape::kStages * Shape::kStageBytes + 1024 + (p.expert_count + 1) * 4;
+  const auto kernel = many_kernel<Type, XRows>;
+  expect(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "a product");
+  ManyTiles tiles;
+  tiles.n_tiles = int((p.n / p.groups + Shape::kWeightRows - 1) / Shape::kWeightRows);
+  tiles.row_tiles = int((p.rows + XRows - 1) / XRows);
+  tiles.row_block = std::min(tiles.row_tiles, 8);
+  tiles.steps = int(p.k / Shape::kColumns);
+  tiles.x_blocks = int(p.k * p.groups / 64);
+  const int64_t most = most_row_tiles(p, XRows) * p.groups * tiles.n_tiles;
+  kernel<<<unsigned(std::min<int64_t>(most, kProcessors)), Shape::kThreads, bytes, stream>>>(p, tiles);
+}
+
+template <DType Type>
+void launch_many_product(Call& call, const Product& p, int x_rows) {
+  if (x_rows == 192) return launch_many_tile<Type, 192>(call.stream(), p);
+  launch_many_tile<Type, 128>(call.stream(), p);
+}
+
+}  // namespace fathom::cuda

@@ -1,0 +1,185 @@
+// Products with so many rows that the kernel for them runs (tiles.h), against the definition; its edges and its bits.
+// Sizes: an n of 1346 ends inside a tile of 192, inside a block of 32 scales and inside a warp's 16.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "fathom/backend/backend.h"
+#include "fathom/backend/cuda/tiles.h"
+#include "fathom/backend/owned_values.h"
+
+namespace fathom {
+namespace {
+
+/// A stored matrix that owns its bytes: every code but NaN, scales of 2^(low - 127) up to, exclusively, 2^(high - 127).
+struct Stored {
+  Tensor values, scales;
+  int scale_rows = 1;
+
+  Stored(DType dtype, int64_t rows, int64_t cols, int tile, uint64_t seed, int low = 122, int high = 133)
+      : values(dtype, rows, cols), scale_rows(tile) {
+    if (dtype == DType::bf16) {
+      values = noise(dtype, rows, cols, seed);
+      return;
+    }
+    uint32_t i = 0;
+    const auto random = [&] { return philox(seed, {i++, 0, 0, 3})[0] >> 8; };
+    for (auto& byte : values.bytes) {
+      byte = uint8_t(random());
+      if (dtype == DType::f8_e4m3 && (byte & 0x7f) == 0x7f) byte ^= 1;
+    }
+    scales = Tensor(DType::f8_e8m0, (rows + tile - 1) / tile, cols / 32);
+    for (auto& byte : scales.bytes) byte = uint8_t(uint32_t(low) + random() % uint32_t(high - low));
+  }
+  static Stored weight(DType dtype, int64_t rows, int64_t cols, uint64_t seed, int low = 122, int high = 133) {
+    return Stored(dtype, rows, cols, dtype == DType::f8_e4m3 ? 32 : 1, seed, low, high);
+  }
+  operator Matrix() const { return scales.bytes.empty() ? Matrix(values) : Matrix(values, scales, scale_rows); }
+  Stored absolute() const {
+    Stored out = *this;
+    const size_t step = values.dtype == DType::bf16 ? 2 : 1;
+    for (size_t i = step - 1; i < out.values.bytes.size(); i += step) {
+      out.values.bytes[i] &= values.dtype == DType::f4_e2m1 ? 0x77 : 0x7f;
+    }
+    return out;
+  }
+};
+
+class ManyRowsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!backend.ok()) GTEST_SKIP() << to_string(backend.error());
+    queue = std::move(*backend->open_queue(1));
+    queue->batch_invariant = false;
+  }
+  Tensor run(const Stored& x, const Stored& w, DType out_type, int groups = 1) {
+    Tensor out(out_type, x.values.rows, w.values.rows);
+    std::fill(out.bytes.begin(), out.bytes.end(), uint8_t(0xff));  // NaN: what is not written shows
+    backend->ops.linear(*queue, {x, w, out.out(), groups});
+    return out;
+  }
+  /// Result rows against the definition, within the rounding of a chain of float sums that may cut instead of round.
+  void compare(const Tensor& got, int64_t first, int64_t count, const Matrix& x, const Matrix& x_size, const Matrix& w,
+               const Matrix& w_size, int groups = 1) {
+    Tensor want(DType::f32, count, w.rows()), size(DType::f32, count, w.rows());
+    const Operations definition = reference_operations();
+    Queue plain{1};
+    definition.linear(plain, {x, w, want.out(), groups});
+    definition.linear(plain, {x_size, w_size, size.out(), groups});
+    for (int64_t r = 0; r < count; ++r) {
+      for (int64_t i = 0; i < w.rows(); ++i) {
+        const double sum = double(size.at(r, i)) * double(w.cols() / 8 + 2) * 0x1p-23;
+        const double bound = sum + (std::abs(double(want.at(r, i))) + sum) * rounding(got.dtype);
+        ASSERT_NEAR(got.at(first + r, i), want.at(r, i), bound) << "row " << first + r << ", " << i;
+      }
+    }
+  }
+  // The definition is slow: rows of the first tile, of the last one, and between.
+  void compare_rows(const Stored& x, const Stored& w, DType out_type, int groups = 1) {
+    ASSERT_GT(cuda::many_rows_tile(x.values.rows, w.values.rows / groups, groups, false), 0);
+    const Tensor got = run(x, w, out_type, groups);
+    const Stored x_size = x.absolute(), w_size = w.absolute();
+    for (const int64_t first : {int64_t(0), int64_t(61), x.values.rows - 5}) {
+      compare(got, first, 5, Matrix(x).slice(first, 5), Matrix(x_size).slice(first, 5), w, w_size, groups);
+    }
+  }
+
+  Result<Backend> backend = cuda_backend();
+  std::unique_ptr<Queue> queue;
+};
+
+constexpr DType kFp8 = DType::f8_e4m3, kFp4 = DType::f4_e2m1, kBf16 = DType::bf16;
+
+TEST_F(ManyRowsTest, AgreeWithTheDefinition) {
+  for (const DType w : {kFp8, kFp4, kBf16}) {
+    for (const DType out : {kBf16, DType::f32}) {
+      for (const auto& [rows, k] : {std::pair<int64_t, int64_t>{1000, 384}, {517, 128}, {2053, 1280}}) {
+        SCOPED_TRACE(testing::Message() << name_of(w) << " rows " << rows << " K " << k << " out " << name_of(out));
+        compare_rows(Stored(w == kBf16 ? kBf16 : kFp8, rows, k, 1, 1), Stored::weight(w, 1346, k, 2), out);
+      }
+    }
+  }
+}
+
+// Above 2 (FP4) or 2^7 (FP8) a code's factor is beyond bf16; 2^-60 leaves values far below one.
+TEST_F(ManyRowsTest, ScalesOfWeightsMayBeLargeOrSmall) {
+  for (const DType w : {kFp8, kFp4}) {
+    for (const auto& [low, high] : {std::pair{120, 150}, {60, 80}, {127, 129}}) {
+      SCOPED_TRACE(testing::Message() << name_of(w) << " scales from 2^" << low - 127);
+      compare_rows(Stored(kFp8, 600, 256, 1, 3), Stored::weight(w, 1346, 256, 4, low, high), DType::f32);
+    }
+  }
+}
+
+TEST_F(ManyRowsTest, GroupsMeetTheirOwnColumns) {
+  for (const DType w : {kFp8, kFp4, kBf16}) {
+    SCOPED_TRACE(name_of(w));
+    compare_rows(Stored(w == kBf16 ? kBf16 : kFp8, 300, 8 * 128, 1, 5), Stored::weight(w, 8 * 288, 128, 6), kBf16, 8);
+  }
+}
+
+// No rows, one, a tile less one, a tile, a tile and one, several.
+TEST_F(ManyRowsTest, ExpertsHaveAnyNumberOfAssignments) {
+  const std::vector<int32_t> counts{0, 128, 1, 300, 129, 127, 0, 64};
+  std::vector<int32_t> begin{0}, x_row;
+  for (const int32_t n : counts) begin.push_back(begin.back() + n);
+  const int64_t all = begin.back(), x_rows = 200, n = 1346, k = 256;
+  for (int64_t a = 0; a < all; ++a) x_row.push_back(int32_t(a * 89 % x_rows));
+  ASSERT_GT(cuda::many_rows_tile(all / int64_t(counts.size()), n, int64_t(counts.size()), false), 0);
+  for (const bool gathered : {true, false}) {
+    for (const DType type : {kFp4, kFp8, kBf16}) {
+      SCOPED_TRACE(testing::Message() << name_of(type) << (gathered ? " gathered" : ""));
+      const Stored x(type == kBf16 ? kBf16 : kFp8, gathered ? x_rows : all, k, 1, 7);
+      std::vector<Stored> owned;
+      for (size_t e = 0; e < counts.size(); ++e) owned.push_back(Stored::weight(type, n, k, 20 + e));
+      const std::vector<Matrix> weights(owned.begin(), owned.end());
+      Tensor out(kBf16, all, n);
+      std::fill(out.bytes.begin(), out.bytes.end(), uint8_t(0xff));
+      GroupedLinear op;
+      op.x = x;
+      if (gathered) op.x_row = view(x_row);
+      op.begin = view(begin);
+      op.weights = weights;
+      op.out = out.out();
+      backend->ops.grouped_linear(*queue, op);
+      const Stored x_size = x.absolute();
+      for (size_t e = 0; e < counts.size(); ++e) {
+        const Stored w_size = owned[e].absolute();
+        for (const int64_t a : {int64_t(begin[e]), int64_t(begin[e + 1]) - 1}) {
+          if (counts[e] == 0) continue;
+          const int64_t r = gathered ? x_row[size_t(a)] : a;
+          compare(out, a, 1, Matrix(x).slice(r, 1), Matrix(x_size).slice(r, 1), owned[e], w_size);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ManyRowsTest, ATileOfAnotherSizeChangesNoBit) {
+  for (const DType w : {kFp8, kFp4, kBf16}) {
+    const Stored x(w == kBf16 ? kBf16 : kFp8, 8500, 128, 1, 8), weight = Stored::weight(w, 1346, 128, 9);
+    Stored part = x;
+    part.values.rows = 600;
+    const int whole_tile = cuda::many_rows_tile(8500, 1346, 1, false),
+              part_tile = cuda::many_rows_tile(600, 1346, 1, false);
+    EXPECT_NE(whole_tile, part_tile);
+    const Tensor all = run(x, weight, DType::f32), few = run(part, weight, DType::f32);
+    for (int64_t r = 0; r < 600; ++r) ASSERT_EQ(few.row(r), all.row(r)) << name_of(w) << " row " << r;
+  }
+}
+
+TEST_F(ManyRowsTest, InABatchInvariantQueueARowHasTheBitsItHasAlone) {
+  queue->batch_invariant = true;
+  for (const DType w : {kFp8, kFp4, kBf16}) {
+    const Stored x(w == kBf16 ? kBf16 : kFp8, 1000, 2560, 1, 10), weight = Stored::weight(w, 1346, 2560, 11);
+    const Tensor all = run(x, weight, DType::f32);
+    for (const int64_t r : {0, 7, 999}) {
+      Tensor alone(DType::f32, 1, 1346);
+      backend->ops.linear(*queue, {Matrix(x).slice(r, 1), weight, alone.out(), 1});
+      EXPECT_EQ(alone.row(0), all.row(r)) << name_of(w) << " row " << r;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fathom
