@@ -21,7 +21,7 @@ struct Attention {
   LatentAttention op;
 
   Attention(const std::vector<std::pair<int64_t, int64_t>>& pieces, int head_count, int64_t dim, int64_t window,
-            int64_t top_k, RowFormat window_format, RowFormat entry_format, DType dtype)
+            int64_t top_k, RowFormat window_format, RowFormat entry_format, DType dtype, bool aligned = false)
       : rows(pieces),
         heads(head_count),
         channels(dim),
@@ -31,6 +31,12 @@ struct Attention {
         rings(int64_t(pieces.size()), int(window + 6), int(row_bytes(window_format, dim))),
         pages(int64_t(pieces.size()), 3 * top_k + 1, int(row_bytes(entry_format, dim)), 16),
         sink(noise(head_count, 2)) {
+    if (aligned) {  // slots and blocks lie where 16 divides their addresses
+      rings.region.slot_stride += 8, pages.region.block_stride += 8;
+      rings.bytes.resize(rings.bytes.size() + 8 * rings.slots.size(), 0xee);
+      pages.bytes.resize(pages.bytes.size() + 8 * pages.blocks.size(), 0xee);
+      rings.region.base = rings.bytes.data(), pages.region.base = pages.bytes.data();
+    }
     const int64_t bytes = row_bytes(window_format, dim);
     for (int64_t r = 0; r < queries.rows; ++r) {
       const int64_t p = rows.positions[size_t(r)], s = rows.sequence[size_t(r)];
@@ -163,6 +169,51 @@ TEST_P(LatentAttentionTest, ARowDoesNotDependOnItsBatchNorOnHowItsStepWasCut) {
           EXPECT_EQ(alone.out.row(0), batch.out.row(r)) << r;
         }
       }
+    }
+  }
+}
+
+// The model's width on addresses that 16 divides, as the caches have them, with more heads than a tile of 16 rows. The
+// window and the entries end inside a group of 64 keys, begin where it ends, or there are none of one kind or both.
+TEST_P(LatentAttentionTest, RowsOfTheModelsWidthAgreeWithTheDefinitionAloneAndTogether) {
+  const std::vector<std::pair<int64_t, int64_t>> pieces{{0, 3}, {300, 3}, {200, 5}};
+  for (const auto& [window, entry] :
+       {std::pair(RowFormat::q8, RowFormat::q4k), std::pair(RowFormat::q4k, RowFormat::q8)}) {
+    Attention want(pieces, 20, 512, 128, 200, window, entry, DType::bf16, true);
+    Attention got(pieces, 20, 512, 128, 200, window, entry, DType::bf16, true);
+    for (Attention* a : {&want, &got}) {
+      a->count = {0, 1, 2, 200, 128, 0, 65, 64, 63, 0, 130};
+      const int64_t windows[] = {1, 2, 3, 128, 65, 64, 100, 0, 128, 0, 1};
+      for (size_t r = 0; r < 11; ++r) {
+        a->window_begin[r] = a->window_end[r] - windows[r];
+        for (size_t i = size_t(a->count[r]); i < 200; ++i) a->entries[r * 200 + i] = -1;
+      }
+    }
+    definition().latent_attention(queue, want.op);
+    ops().latent_attention(queue, got.op);
+    const double bound = (512 + 328 + 8) * 0x1p-24 + 2 * rounding(DType::bf16);  // as above
+    for (int64_t r = 0; r < 11; ++r) {
+      for (int64_t i = 0; i < got.out.cols; ++i) {
+        ASSERT_NEAR(got.out.at(r, i), want.out.at(r, i), bound) << r << ' ' << i;
+      }
+      const int64_t bytes = bytes_of(DType::bf16, got.queries.cols);
+      const int32_t sequence = got.rows.sequence[size_t(r)];
+      // A row alone, with the same keys.
+      LatentAttention alone = got.op;
+      std::vector<uint8_t> out(size_t(bytes), 0xff);
+      alone.rows.positions = View<const int64_t, 1>(got.rows.positions.data() + r, {1});
+      alone.rows.sequence = View<const int32_t, 1>(&sequence, {1});
+      std::vector<int32_t> begin(pieces.size() + 1, 0);
+      std::fill(begin.begin() + sequence + 1, begin.end(), 1);
+      alone.rows.begin = view(std::as_const(begin));
+      alone.queries = AnyView(got.queries.bytes.data() + r * bytes, DType::bf16, 1, got.queries.cols);
+      alone.window_begin = View<const int64_t, 1>(got.window_begin.data() + r, {1});
+      alone.window_end = View<const int64_t, 1>(got.window_end.data() + r, {1});
+      alone.entries = View<const int32_t, 2>(got.entries.data() + r * 200, {1, 200});
+      alone.count = View<const int32_t, 1>(got.count.data() + r, {1});
+      alone.out = AnyViewMut(out.data(), DType::bf16, 1, got.queries.cols);
+      ops().latent_attention(queue, alone);
+      EXPECT_EQ(out, got.out.row(r)) << r;
     }
   }
 }

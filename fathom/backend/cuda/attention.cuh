@@ -51,9 +51,14 @@ struct Attention {
   }
 };
 
+/// The largest power of two up to 16 that divides every address that a key's bytes may start at. Pure.
+int64_t alignment(const Attention& op);
 /// 512 channels, window Q8 or none, entries Q4K or Q8 or none, all on 8-byte addresses. Pure.
 bool fits_attention_tensor_cores(const Attention& op);
 /// bf16 queries and output.
 void launch_attention_tensor(Call& call, const Attention& op);
+/// As above with more than 16 heads, on 16-byte addresses: two blocks a row. Pure.
+bool fits_attention_warpgroups(const Attention& op);
+void launch_attention_warpgroups(Call& call, const Attention& op);
 
 }  // namespace fathom::cuda

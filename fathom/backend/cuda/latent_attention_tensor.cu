@@ -276,18 +276,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-// The largest power of two up to 16 that divides every address that a copy may start at.
-int64_t alignment(const Attention& op) {
-  uintptr_t together = reinterpret_cast<uintptr_t>(op.fresh) | uintptr_t(op.fresh_stride) |
-                       reinterpret_cast<uintptr_t>(op.ring.base) | uintptr_t(op.ring.slot_stride) |
-                       uintptr_t(op.ring.entry_bytes) | 16;
-  if (op.entries != nullptr) {
-    together |= reinterpret_cast<uintptr_t>(op.latents.base) | uintptr_t(op.latents.block_stride) |
-                uintptr_t(op.latents.entry_bytes);
-  }
-  return int64_t(together & (~together + 1));
-}
-
 template <int MTiles>
 void launch(Call& call, const Attention& op) {
   constexpr int kBytes = int(sizeof(Shared<MTiles>));
@@ -298,6 +286,17 @@ void launch(Call& call, const Attention& op) {
 }
 
 }  // namespace
+
+int64_t alignment(const Attention& op) {
+  uintptr_t together = reinterpret_cast<uintptr_t>(op.fresh) | uintptr_t(op.fresh_stride) |
+                       reinterpret_cast<uintptr_t>(op.ring.base) | uintptr_t(op.ring.slot_stride) |
+                       uintptr_t(op.ring.entry_bytes) | 16;
+  if (op.entries != nullptr) {
+    together |= reinterpret_cast<uintptr_t>(op.latents.base) | uintptr_t(op.latents.block_stride) |
+                uintptr_t(op.latents.entry_bytes);
+  }
+  return int64_t(together & (~together + 1));
+}
 
 bool fits_attention_tensor_cores(const Attention& op) {
   const auto kept = [](RowFormat format) { return format == RowFormat::q8 || format == RowFormat::q4k; };
