@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "fathom/backend/backend.h"
+#include "fathom/backend/cpu/calls.h"
 
 namespace fathom::cpu {
 
@@ -25,20 +26,20 @@ struct Variants {
   void (*avx512_bf16)(Queue&, const Op&) = nullptr;  // with products of bf16 pairs; null: as avx512
 };
 
-/// Calls piece(begin, end) for pieces of the rows. `row_ns`: about what a row costs. To call a thread that still spins
-/// costs about 1 us, so the little work of a few rows is not cut. Many rows always are: each thread has the same part
-/// of them in every operation, and to fetch rows from another core's cache takes longer than to work on them.
+/// Calls piece(begin, end) for pieces of the rows. `row_ns`: about what a row costs. The little work of a few rows is
+/// not cut (calls.h). Many rows always are: each thread has the same part of them in every operation, and to fetch rows
+/// from another core's cache takes longer than to work on them.
 template <class Piece>
 void for_row_pieces(Queue& queue, int64_t rows, int64_t row_ns, const Piece& piece) {
   constexpr int64_t kPieceNs = 5000, kManyRows = 16;  // of a thread
   const int64_t threads = queue.pool.threads();
-  if (threads == 1 || (rows < kManyRows * threads && rows * row_ns <= kPieceNs)) {
+  if (threads == 1 || rows == 1 ||
+      (rows < kManyRows * threads && !worth_threads(queue.pool, double(rows) * double(row_ns)))) {
     if (rows > 0) piece(int64_t(0), rows);
     return;
   }
   const int64_t worth = std::min(kPieceNs / std::max<int64_t>(1, row_ns), rows / threads);
-  queue.pool.run(rows, std::max({int64_t(1), worth, rows / (4 * threads)}),
-                 [&piece](int64_t begin, int64_t end, int) { piece(begin, end); });
+  call_threads(queue.pool, rows, std::max({int64_t(1), worth, rows / (4 * threads)}), piece);
 }
 
 inline constexpr int kLanes = 16;

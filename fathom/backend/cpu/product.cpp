@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fathom/backend/backend.h"
+#include "fathom/backend/cpu/calls.h"
 #include "fathom/backend/cpu/scratch.h"
 
 namespace fathom::cpu {
@@ -113,38 +114,52 @@ double estimate(const std::vector<Job>& jobs, int64_t columns) {
   return ns;
 }
 
-void run_jobs(Queue& queue, const Product& product, const std::vector<Job>& jobs) {
-  constexpr double kWorthThreads = 20'000;  // ns: a sleeping worker needs several thousand to come
-  const bool parallel = queue.pool.threads() > 1 && estimate(jobs, product.columns) > kWorthThreads;
+/// `same_rows`: all jobs have the same ones.
+void run_jobs(Queue& queue, const Product& product, const std::vector<Job>& jobs, bool same_rows) {
+  constexpr int64_t kManyRows = 24;  // of a thread
   const int64_t threads = queue.pool.threads();
-  int64_t panels = 0, pieces = 0, most_rows = 0;
+  int64_t panels = 0, most_rows = 0;
   for (const Job& job : jobs) {
     panels += job.panels();
     most_rows = std::max(most_rows, job.rows);
   }
-  // One matrix and many rows: the threads share the rows, each its own as in the operations around, whose results lie
-  // in that core's cache. Few rows, or many matrices: they share the panels. A thread takes all panels of some rows
-  // before it comes to the next rows.
-  const bool by_rows = parallel && jobs.size() == 1 && most_rows >= threads * 24;
+  // Many rows that meet all panels: the threads share the rows, each its own as in the operations around, whose results
+  // lie in that core's cache (always: one thread that reads all rows makes the others' next writes to them wait), and a
+  // thread takes all panels of some rows before it comes to the next rows. Few rows, or rows of their own for each
+  // matrix: they share the panels.
+  const bool by_rows = same_rows && threads > 1 && most_rows >= threads * kManyRows;
+  const bool parallel = by_rows || worth_threads(queue.pool, estimate(jobs, product.columns));
   const int64_t share = (most_rows + threads - 1) / threads, cuts = (share + kSegment - 1) / kSegment;
   const int64_t segment = by_rows                            ? (share + cuts - 1) / cuts
                           : parallel && panels < 4 * threads ? kSegment / 4
                                                              : kSegment;
+  // Pieces are panels of segments: by rows all panels of a segment, otherwise all segments of a matrix, come together.
+  const int64_t all_panels = panels, of_job = jobs[0].panels();
+  int64_t pieces = 0;
   for (const Job& job : jobs) pieces += job.panels() * ((job.rows + segment - 1) / segment);
-  const int64_t grain = parallel ? std::max<int64_t>(1, pieces / (8 * threads)) : pieces;
-  queue.pool.run(pieces, std::max<int64_t>(1, grain), [&](int64_t begin, int64_t end, int) {
+  const auto run = [&](const Job& job, int64_t panel, int64_t row) {
+    run_panel(product, job, panel, row, std::min(row + segment, job.rows));
+  };
+  const auto some = [&](int64_t begin, int64_t end) {
+    if (same_rows) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t panel = i % all_panels;
+        run(jobs[size_t(panel / of_job)], panel % of_job, i / all_panels * segment);
+      }
+      return;
+    }
     int64_t at = 0;  // pieces of the jobs before
     for (const Job& job : jobs) {
-      const int64_t segments = (job.rows + segment - 1) / segment, job_panels = job.panels();
-      const int64_t here = job_panels * segments;
+      const int64_t job_panels = job.panels(), here = job_panels * ((job.rows + segment - 1) / segment);
       for (int64_t i = std::max(begin, at); i < std::min(end, at + here); ++i) {
-        const int64_t row = (i - at) / job_panels * segment;
-        run_panel(product, job, (i - at) % job_panels, row, std::min(row + segment, job.rows));
+        run(job, (i - at) % job_panels, (i - at) / job_panels * segment);
       }
       at += here;
       if (at >= end) return;
     }
-  });
+  };
+  if (!parallel) return some(0, pieces);
+  call_threads(queue.pool, pieces, std::max<int64_t>(1, pieces / (8 * threads)), some);
 }
 
 }  // namespace
@@ -160,7 +175,7 @@ void run_linear(Queue& queue, const Linear& op, const ProductVariant& variant) {
   for (int g = 0; g < op.groups; ++g) {
     jobs.push_back({&op.weight, g * outputs, outputs, g * columns, 0, nullptr, op.x.rows(), op.out});
   }
-  run_jobs(queue, {&kernels, variant.f32, &op.x, columns, next_number()}, jobs);
+  run_jobs(queue, {&kernels, variant.f32, &op.x, columns, next_number()}, jobs, true);
 }
 
 void run_grouped_linear(Queue& queue, const GroupedLinear& op, const ProductVariant& variant) {
@@ -178,7 +193,7 @@ void run_grouped_linear(Queue& queue, const GroupedLinear& op, const ProductVari
   }
   if (jobs.empty()) return;
   const ProductKernels& kernels = variant.pick(op.x.dtype(), jobs[0].weight->dtype(), op.out.dtype);
-  run_jobs(queue, {&kernels, variant.f32, &op.x, op.x.cols(), next_number()}, jobs);
+  run_jobs(queue, {&kernels, variant.f32, &op.x, op.x.cols(), next_number()}, jobs, false);
 }
 
 }  // namespace fathom::cpu

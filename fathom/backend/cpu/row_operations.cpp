@@ -23,6 +23,7 @@ void set_row_operations(Operations& table, const Processor& processor) {
   set(table.latent_attention, processor, kLatentAttention);
   set(table.swiglu, processor, kSwiGlu);
   set(table.combine, processor, kCombine);
+  set(table.engram_gather, processor, kEngramGather);
   set(table.engram_mix, processor, kEngramMix);
   set(table.stream_mixes, processor, kStreamMixes);
   set(table.stream_collapse, processor, kStreamCollapse);

@@ -18,6 +18,7 @@ extern const Variants<SelectRows> kSelectRows;
 extern const Variants<LatentAttention> kLatentAttention;
 extern const Variants<SwiGlu> kSwiGlu;
 extern const Variants<Combine> kCombine;
+extern const Variants<EngramGather> kEngramGather;
 extern const Variants<EngramMix> kEngramMix;
 extern const Variants<StreamMixes> kStreamMixes;
 extern const Variants<StreamCollapse> kStreamCollapse;

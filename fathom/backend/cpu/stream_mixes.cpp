@@ -74,12 +74,18 @@ struct Avx2Products {
 struct Avx512Products {
   static constexpr bool kMatrices = true;
   static constexpr int kTileOutputs = 6;  // by four rows: 24 sums, 6 weights and a value in 32 registers
-  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] static __m512 load(const float* x, __mmask16 lanes) {
-    return _mm512_maskz_loadu_ps(lanes, x);
+  /// Sixteen numbers, or those in `lanes`: a mask costs a vector operation of its own.
+  template <bool Whole>
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), gnu::always_inline]] static inline __m512 load(const float* x,
+                                                                                                      __mmask16 lanes) {
+    return Whole ? _mm512_loadu_ps(x) : _mm512_maskz_loadu_ps(lanes, x);
   }
-  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] static __m512 load(const uint16_t* x, __mmask16 lanes) {
-    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, x));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+  template <bool Whole>
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), gnu::always_inline]] static inline __m512 load(const uint16_t* x,
+                                                                                                      __mmask16 lanes) {
+    const __m256i codes =
+        Whole ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)) : _mm256_maskz_loadu_epi16(lanes, x);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(codes), 16));
   }
   /// The tree of sum_lanes.
   [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] static float sum(__m512 lanes) {
@@ -87,6 +93,21 @@ struct Avx512Products {
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
+  /// Sixteen products for each of the sums of a tile.
+  template <bool Whole, int Rows, class T>
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), gnu::always_inline]] static inline void add_lanes(
+      const T* x, int64_t x_stride, const float* fn, int64_t stride, __mmask16 lanes,
+      __m512 (&sums)[Rows][kTileOutputs]) {
+    __m512 w[kTileOutputs];
+#pragma GCC unroll 6
+    for (int o = 0; o < kTileOutputs; ++o) w[o] = load<Whole>(fn + o * stride, lanes);
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r) {
+      const __m512 v = load<Whole>(x + r * x_stride, lanes);
+#pragma GCC unroll 6
+      for (int o = 0; o < kTileOutputs; ++o) sums[r][o] = _mm512_fmadd_ps(v, w[o], sums[r][o]);
+    }
   }
   /// A tile of `Rows` rows and six outputs.
   template <int Rows, class T>
@@ -99,18 +120,9 @@ struct Avx512Products {
 #pragma GCC unroll 6
       for (int o = 0; o < kTileOutputs; ++o) sums[r][o] = _mm512_setzero_ps();
     }
-    for (int64_t i = 0; i < n; i += kLanes) {
-      const __mmask16 lanes = n - i >= kLanes ? __mmask16(0xffff) : __mmask16((1 << (n - i)) - 1);
-      __m512 w[kTileOutputs];
-#pragma GCC unroll 6
-      for (int o = 0; o < kTileOutputs; ++o) w[o] = load(fn + o * stride + i, lanes);
-#pragma GCC unroll 4
-      for (int r = 0; r < Rows; ++r) {
-        const __m512 v = load(x + r * x_stride + i, lanes);
-#pragma GCC unroll 6
-        for (int o = 0; o < kTileOutputs; ++o) sums[r][o] = _mm512_fmadd_ps(v, w[o], sums[r][o]);
-      }
-    }
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) add_lanes<true, Rows>(x + i, x_stride, fn + i, stride, 0xffff, sums);
+    if (i < n) add_lanes<false, Rows>(x + i, x_stride, fn + i, stride, __mmask16((1 << (n - i)) - 1), sums);
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 6
@@ -144,7 +156,7 @@ struct Avx512Products {
       const __mmask16 lanes = n - i >= kLanes ? __mmask16(0xffff) : __mmask16((1 << (n - i)) - 1);
 #pragma GCC unroll 4
       for (int r = 0; r < Rows; ++r) {
-        const __m512 v = load(x + r * x_stride + i, lanes);
+        const __m512 v = load<false>(x + r * x_stride + i, lanes);
         sums[r] = _mm512_fmadd_ps(v, v, sums[r]);
       }
     }
