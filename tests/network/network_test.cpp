@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "fathom/base/philox.h"
+#include "fathom/base/test_size.h"
 #include "fathom/model/attention/rope_frequencies.h"
 #include "fathom/model/presets.h"
 #include "fathom/model/single_sequence.h"
@@ -86,7 +87,7 @@ class NetworkTest : public testing::TestWithParam<Setup> {
   Machine machine{GetParam().backend, GetParam().numerics};
   // The reference is slow: enough rows to pass the window (32), the top-k (64) and the candidate blocks (16 x 8).
   const bool slow = GetParam().backend == "reference";
-  const int64_t length = slow ? 150 : 420;
+  const int64_t length = slow ? 150 : by_test_size(150, 420, 420);
 };
 
 // Case num-01: one-token steps and any cut give what one call gives.
