@@ -205,6 +205,7 @@ class HalfOpen(FaultTest):
             self.assertIsNotNone(took)
         saw("half-open: vanished while idle", seconds_until_closed=took)
 
+    @unittest.skipIf(SANITIZED, "thousands of tokens must fill all buffers first; net_test cuts such readers too")
     def test_a_reader_that_does_not_read_is_cut_and_holds_up_nobody(self):
         cut = server.metric("fathom_server_slow_readers_cut")
         with self.nothing_leaks(server) as seen, Others(server) as others:
@@ -212,8 +213,7 @@ class HalfOpen(FaultTest):
             begun, most = time.monotonic(), 0
             while server.metric("fathom_server_slow_readers_cut") == cut:
                 most = max(most, server.resident_kib())
-                # What is sent must first be more than all buffers hold: thousands of tokens, slow with a sanitizer.
-                self.assertLess(time.monotonic() - begun, 40 + 10 * PATIENCE)
+                self.assertLess(time.monotonic() - begun, 40 + PATIENCE)
                 time.sleep(0.05)
             took = time.monotonic() - begun
             self.assertFalse(rest_of(stream)[1])
