@@ -17,7 +17,7 @@ TEST(Concurrency, AThousandRequestsAtOnceAllEnd) {
   for (std::string line; std::getline(file, line); ++number) {  // of every kind
     if (number % 8 == 0) prompts.push_back(nlohmann::json::parse(line)["prompt_ids"]);
   }
-  const size_t most = by_test_size(150, 1'000, 1'000);
+  const size_t most = by_test_size(200, 1'000, 1'000);
   for (const bool asynchronous : {false, true}) {
     EngineOptions options;
     options.backend = "cpu";
