@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "fathom/base/test_size.h"
 #include "fathom/tokenizer/compressed_vocabulary.h"
 
 namespace fathom {
@@ -26,6 +27,9 @@ TEST_P(GoldenTest, EveryStageIsWithinItsTolerance) {
   ASSERT_TRUE(backend.ok());
   GoldenOptions options;
   options.folder = folder;
+  // The definition is slow and runs on one thread: under a sanitizer one case of each model says the same.
+  const bool one_case = GetParam() == "reference" && by_test_size(true, false, false);
+  if (one_case) options.case_filter = "replay_f32";
   options.token_map = [](const std::string& checkpoint) -> Result<std::vector<int32_t>> {
     const auto tokenizer = Tokenizer::open(checkpoint + "/tokenizer.json");
     if (!tokenizer) return tokenizer.error();
@@ -35,7 +39,7 @@ TEST_P(GoldenTest, EveryStageIsWithinItsTolerance) {
   };
   const auto report = check_golden(*backend, options);
   ASSERT_TRUE(report.ok()) << to_string(report.error());
-  EXPECT_GT(report->rows.size(), 200u);
+  EXPECT_GT(report->rows.size(), one_case ? 20u : 200u);
   for (const GoldenRow& row : report->rows) {
     EXPECT_NE(row.verdict, Verdict::fail) << row.golden << "/" << row.case_name << " " << row.stage << ": max "
                                           << row.max_abs << " at " << row.place << ", tolerance " << row.tolerance;
