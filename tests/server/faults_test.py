@@ -15,12 +15,9 @@ import time
 import unittest
 from pathlib import Path
 
-from running_server import MODEL, PROGRAM, Server, chat_body, responses_body
+from running_server import MODEL, SANITIZED, Server, chat_body, responses_body
 
 LONG = bool(os.environ.get("FATHOM_LONG"))
-_bytes = Path(PROGRAM).read_bytes()
-SANITIZED = b"__asan_init" in _bytes or b"__tsan_init" in _bytes  # memory is theirs then, and all is slow
-del _bytes
 PATIENCE = 60 if SANITIZED else 10  # seconds for what should take one
 
 

@@ -13,6 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("FATHOM_PROGRAM", str(ROOT / "build/release/fathom"))
 MODEL = "DeepSeek-V4.1-Flash"
+_bytes = Path(PROGRAM).read_bytes() if Path(PROGRAM).is_file() else b""
+SANITIZED = b"__asan_init" in _bytes or b"__tsan_init" in _bytes  # memory is theirs then, and all is slow
+del _bytes
 SECONDS = 240  # until it is ready, for an answer: the sanitizers are slow
 
 
