@@ -9,7 +9,10 @@ std::vector<std::string> present_backends() {
 }
 
 Result<Backend> open_backend(std::string_view name) {
-  if (name.empty()) return open_backend(present_backends().front());
+  if (name.empty()) {
+    auto cuda = cuda_backend();
+    return cuda ? cuda : cpu_backend();
+  }
   if (name == "cpu") return cpu_backend();
   if (name == "reference") return reference_backend();
   if (name == "cuda") return cuda_backend();
