@@ -19,7 +19,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Answers each request on a thread of its own, as `answer` says.
+/// Answers each request on a thread of its own, as `answer` says, which leaves the end of its stream to the server: a
+/// request counts as running until then, not until after it, when the client may have asked the next one.
 class CannedServer {
  public:
   using Answer = std::function<void(const Json& body, net::HttpResponder& to)>;
@@ -38,8 +39,11 @@ class CannedServer {
               most_ = std::max(most_, ++running_);
             }
             answer_(*parse_json(request.body, "body"), *to);
-            const std::lock_guard guard(mutex_);
-            --running_;
+            {
+              const std::lock_guard guard(mutex_);
+              --running_;
+            }
+            to->end();
           });
         }) {
     check(server_.start().ok(), "the test's server starts");
@@ -90,7 +94,6 @@ void whole_answer(const Json&, net::HttpResponder& to) {
   say(to,
       R"({"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":9,"prompt_tokens_details":{"cached_tokens":4}}})");
   say(to, "[DONE]");
-  to.end();
 }
 
 std::vector<TraceRequest> requests(int count, double apart = 0) {
@@ -173,7 +176,6 @@ TEST(EndpointLoad, FailuresAreCountedByKind) {
       case 5: say(to, "{broken"); break;
       default: break;
     }
-    to.end();
   });
   EndpointLoadOptions options = options_for(server);
   options.back_to_back = true;
@@ -262,7 +264,6 @@ TEST(EndpointLoad, TheFirstRequestsTellTheLengthOfAWord) {
     to.begin_stream(200, net::event_stream_fields());
     say(to, R"({"choices":[],"usage":{"completion_tokens":1,"prompt_tokens":)" + std::to_string(tokens) + "}}");
     say(to, "[DONE]");
-    to.end();
   });
   EXPECT_EQ(*first_requests(options_for(server)), 3.0);
   CannedServer refuses(
