@@ -25,6 +25,8 @@ ModelConfig wide_experts() {
   return config;
 }
 
+constexpr int64_t kExpert = 208'896 + 8192;  // 3 x 128 x 1024 weights, and pages cut at both ends
+
 class ExpertStream : public testing::Test {
  protected:
   ExpertStream() : backend_(*open_backend("cpu")), queue_(std::move(*backend_.open_queue(2))) {
@@ -104,7 +106,6 @@ TEST_F(ExpertStream, GivesTheSameBitsWithAnyLimitAndKeepsIt) {
     whole = run(model, 60, 25);
     EXPECT_FALSE(model.stream_statistics().has_value());
   }
-  constexpr int64_t kExpert = 208'896 + 8192;  // 3 x 128 x 1024 weights, and pages cut at both ends
   for (const int64_t experts : {2, 3, 10, 1000}) {
     for (const bool drop : {false, true}) {
       Model model = load(StreamOptions{experts * kExpert, drop});
@@ -118,6 +119,21 @@ TEST_F(ExpertStream, GivesTheSameBitsWithAnyLimitAndKeepsIt) {
       EXPECT_EQ(counts->evictions > 0, experts < 1000);
     }
   }
+}
+
+// Of a rank with two of eight experts, which stand in for all.
+TEST_F(ExpertStream, GivesTheSameBitsWithTheExpertsOfOneRank) {
+  ModelConfig config = wide_experts();
+  config.expert_share = {1, 4};
+  make(config);
+  std::vector<float> whole;
+  {
+    Model model = load({});
+    whole = run(model, 60, 25);
+  }
+  Model model = load(StreamOptions{3 * kExpert, false});
+  EXPECT_EQ(run(model, 60, 25), whole);
+  EXPECT_GT(model.stream_statistics()->evictions, 0);
 }
 
 TEST_F(ExpertStream, RefusesALimitBelowTwoExpertsAndWeightsInMemory) {

@@ -12,6 +12,7 @@
 #include "fathom/checkpoint/piece_stream.h"
 #include "fathom/checkpoint/resident_set.h"
 #include "fathom/model/layer_plan.h"
+#include "fathom/model/moe/expert_stream.h"
 #include "fathom/model/tensor_list.h"
 
 namespace fathom {
@@ -33,8 +34,6 @@ struct Layers {
   Parameters first_source;                 // of the first decoder layer, for all rows: what makes its cache entries
 };
 
-bool starts(std::string_view text, const std::string& with) { return text.starts_with(with); }
-
 Layers layers_of(const ModelConfig& config) {
   Layers out;
   out.others.resize(size_t(config.num_hidden_layers));
@@ -53,7 +52,7 @@ Layers layers_of(const ModelConfig& config) {
     }
     size_t layer = 0;
     std::from_chars(name.data() + 7, name.data() + name.size(), layer);
-    const bool makes_entries = starts(name, source + "compressor.") || name == source + "indexer.wk.weight";
+    const bool makes_entries = name.starts_with(source + "compressor.") || name == source + "indexer.wk.weight";
     (makes_entries                          ? out.first_source
      : group == WeightGroup::shared_experts ? out.shared[layer]
                                             : out.others[layer])
@@ -101,7 +100,7 @@ class Simulation {
       compute(layers_.others[size_t(layer)], here);
       now_ += double(here) * attention_seconds(layer, context);
       play_experts(layer, here, guessed ? at_start : -1);
-      guessed = layer < last && is_guessed(rows_at(layer + 1));
+      guessed = layer < last && takes_nearly_all(rows_at(layer + 1), config_.num_experts_per_tok, experts_);
     }
     compute(layers_.features, decoder_rows);
     compute(layers_.head, logit_rows);
@@ -109,11 +108,6 @@ class Simulation {
   }
 
  private:
-  bool is_guessed(int64_t rows) const {  // as expect_next() of moe/experts.cpp
-    const double k = config_.num_experts_per_tok;
-    return std::pow(1 - k / double(experts_), double(rows)) <= 0.1;
-  }
-
   void compute(const Parameters& parameters, int64_t rows) {
     if (rows == 0) return;
     now_ += hardware_.fp8.seconds(parameters.fp8, double(rows)) + hardware_.bf16.seconds(parameters.bf16, double(rows));

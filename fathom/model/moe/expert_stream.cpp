@@ -1,6 +1,7 @@
 #include "fathom/model/moe/expert_stream.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "fathom/base/system_memory.h"
 #include "fathom/model/tensor_list.h"
@@ -46,6 +47,10 @@ std::vector<std::vector<MappedRange>> expert_pieces(const Checkpoint& checkpoint
     }
   }
   return pieces;
+}
+
+bool takes_nearly_all(int64_t rows, int per_token, int64_t experts) {
+  return std::pow(1 - double(per_token) / double(experts), double(rows)) <= 0.1;
 }
 
 int64_t always_read_bytes(const ModelConfig& config) {

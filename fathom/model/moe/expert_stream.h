@@ -16,6 +16,9 @@ namespace fathom {
 /// of every block.
 std::vector<std::vector<MappedRange>> expert_pieces(const Checkpoint& checkpoint, Weights& weights);
 
+/// Whether so many rows, each of which chooses `per_token`, probably use nine experts of ten whatever the gate says.
+bool takes_nearly_all(int64_t rows, int per_token, int64_t experts);
+
 /// Of the weights that are not streamed, those that steps read whole: not tables of which they read rows.
 int64_t always_read_bytes(const ModelConfig& config);
 

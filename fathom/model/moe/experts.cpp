@@ -1,6 +1,6 @@
 #include "fathom/model/moe/experts.h"
 
-#include <cmath>
+#include "fathom/model/moe/expert_stream.h"
 
 namespace fathom {
 namespace {
@@ -52,9 +52,10 @@ GroupByExpert route(Step& step, const BlockWeights& w, AnyView u, View<const uin
 
 // The experts that some row chose, as pieces of the stream.
 void want(Step& step, const BlockWeights& w, const GroupByExpert& groups) {
-  const auto pieces = step.host.vector<int32_t>(w.gate.rows);
+  const auto experts = int64_t(w.w1.size());
+  const auto pieces = step.host.vector<int32_t>(experts);
   size_t count = 0;
-  for (int64_t e = 0; e < w.gate.rows; ++e) {
+  for (int64_t e = 0; e < experts; ++e) {
     if (groups.begin[e] < groups.begin[e + 1]) pieces.data[count++] = w.first_piece + int32_t(e);
   }
   step.stream->want({pieces.data, count});
@@ -64,9 +65,8 @@ void want(Step& step, const BlockWeights& w, const GroupByExpert& groups) {
 // and reads while attention computes.
 void expect_next(Step& step, int per_token) {
   if (step.next_block == nullptr) return;
-  const int64_t experts = step.next_block->gate.rows;
-  const double missed = std::pow(1 - double(per_token) / double(experts), double(step.next_rows));
-  if (missed > 0.1) return;
+  const auto experts = int64_t(step.next_block->w1.size());
+  if (!takes_nearly_all(step.next_rows, per_token, experts)) return;
   const auto pieces = step.host.vector<int32_t>(experts);
   for (int64_t e = 0; e < experts; ++e) pieces[e] = step.next_block->first_piece + int32_t(e);
   step.stream->expect({pieces.data, size_t(experts)});
