@@ -1,6 +1,6 @@
 // fathom/base/check_note.h
 // What a thread is about, for whoever reads why it failed: "step=100 phase=4 (forward) sequences=3 rows=2054". A check
-// that fails while a note stands says it; so can whoever catches what foreign code threw through it. Costs two stores.
+// that fails while a note stands says it; so can whoever catches what foreign code threw through it. Costs nanoseconds.
 #pragma once
 #include <string>
 
@@ -26,7 +26,7 @@ class CheckNote {
 /// The notes that stand on this thread, outermost first, with blanks between; empty: none.
 std::string check_notes();
 
-/// The notes through which the last exception of this thread went, and forgets them; empty: none.
+/// The notes that exceptions of this thread went through since the last call, the outermost first; empty: none.
 std::string take_unwound_notes();
 
 }  // namespace fathom

@@ -4,6 +4,8 @@
 #include <semaphore>
 #include <thread>
 
+#include "fathom/base/check_note.h"
+
 namespace fathom {
 
 struct Executor::Worker {
@@ -39,6 +41,7 @@ void Executor::run(size_t place) {
       runner_.run(*queue_[place]);
     } catch (...) {
       failure_ = std::current_exception();
+      notes_ = take_unwound_notes();
     }
   }
   thrown_[place] = failure_;
@@ -59,7 +62,10 @@ StepWork& Executor::wait() {
   check(in_flight() > 0, "there is something to wait for");
   if (worker_) worker_->done.acquire();
   const size_t place = collected_++ % kMostInFlight;
-  if (thrown_[place]) std::rethrow_exception(thrown_[place]);
+  if (thrown_[place]) {
+    const CheckNote note([](const void* notes) { return *static_cast<const std::string*>(notes); }, &notes_);
+    std::rethrow_exception(thrown_[place]);
+  }
   return *queue_[place];
 }
 

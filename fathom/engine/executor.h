@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
+#include <string>
 
 #include "fathom/engine/runner.h"
 
@@ -25,8 +26,8 @@ class Executor {
   bool asynchronous() const { return worker_ != nullptr; }
   /// `work` and its live sequences are the executor's until wait() returns it.
   void submit(StepWork& work);
-  /// The oldest work in flight, done. Rethrows what a library threw in it; nothing runs after such a step, and what is
-  /// in flight behind it throws the same.
+  /// The oldest work in flight, done. Rethrows what a library threw in it, with the notes that it went through
+  /// (base/check_note.h); nothing runs after such a step, and what is in flight behind it throws the same.
   StepWork& wait();
   size_t in_flight() const { return size_t(submitted_ - collected_); }
   int64_t vocabulary() const { return runner_.vocabulary(); }
@@ -39,7 +40,8 @@ class Executor {
   Runner runner_;
   std::array<StepWork*, kMostInFlight> queue_{};
   std::array<std::exception_ptr, kMostInFlight> thrown_{};  // by place in queue_
-  std::exception_ptr failure_;                              // of whoever runs steps
+  std::exception_ptr failure_;                              // of whoever runs steps, written once
+  std::string notes_;                                       // of the failure
   size_t submitted_ = 0, collected_ = 0;
   std::unique_ptr<Worker> worker_;
 };

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "fathom/base/check_note.h"
 #include "fathom/engine/loop_under_test.h"
 
 namespace fathom {
@@ -38,6 +39,12 @@ TEST_P(AStepThatThrows, ThrowsWhereItIsAwaited) {
     told = thrown.what();
   }
   EXPECT_EQ(told, "the device is gone");
+}
+
+TEST_P(AStepThatThrows, SaysInWhichPhaseWhoeverRanIt) {
+  ASSERT_TRUE(loop_->submit(greedy(1, 40, 100)).ok());
+  EXPECT_THROW(for (int steps = 0; steps < 100; ++steps) loop_->step(), std::runtime_error);
+  EXPECT_EQ(take_unwound_notes().find("step=1 phase=4 (forward) prompt_pieces=1"), 0u);
 }
 
 TEST_P(AStepThatThrows, RunsNothingAfterItAndEnds) {
