@@ -71,18 +71,27 @@ KernelBound bound_of(const KernelWork& work, const MachinePeaks& peaks) {
                       : work.arithmetic == Arithmetic::bf16 ? peaks.bf16
                                                             : peaks.f32;
   // What the calls go over again and again lies in the caches as far as they reach, at best the nearest ones.
-  const double footprint = double(std::max<int64_t>(work.cache_footprint, 1));
-  double left = footprint, cache = 0;
-  const auto take = [&](int64_t size, double rate) {
-    const double part = std::min(left, double(size));
-    if (part <= 0) return;  // the machine has no such cache, or nothing is left
-    cache += double(work.cache_bytes) * part / footprint / rate;
-    left -= part;
+  double cache = 0, memory_bytes = 0;
+  const auto read = [&](int64_t bytes, int64_t again) {
+    const double footprint = double(std::max<int64_t>(again, 1));
+    double left = footprint;
+    const auto take = [&](int64_t size, double rate) {
+      const double part = std::min(left, double(size));
+      if (part <= 0) return;  // the machine has no such cache, or nothing is left
+      cache += double(bytes) * part / footprint / rate;
+      left -= part;
+    };
+    take(peaks.l1_bytes * peaks.threads, peaks.l1);
+    take((peaks.l2_bytes - peaks.l1_bytes) * peaks.threads, peaks.l2);
+    take(peaks.l3_bytes, peaks.l3);
+    memory_bytes += double(bytes) * left / footprint;
   };
-  take(peaks.l1_bytes * peaks.threads, peaks.l1);
-  take((peaks.l2_bytes - peaks.l1_bytes) * peaks.threads, peaks.l2);
-  take(peaks.l3_bytes, peaks.l3);
-  const double memory_bytes = double(work.memory_bytes) + double(work.cache_bytes) * left / footprint;
+  read(work.cache_bytes, work.cache_footprint);
+  if (work.memory_footprint > 0) {
+    read(work.memory_bytes, work.memory_footprint);
+  } else {
+    memory_bytes += double(work.memory_bytes);
+  }
   KernelBound bound{KernelBound::By::memory,
                     memory_bytes / (work.large_pages ? peaks.memory_large_pages : peaks.memory)};
   const auto at_least = [&](KernelBound::By by, double seconds) {

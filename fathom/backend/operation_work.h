@@ -17,11 +17,12 @@ const char* name_of(Arithmetic arithmetic);
 
 /// Bytes are counted once, however often a kernel reads them.
 struct KernelWork {
-  int64_t memory_bytes = 0;     // read where no cache holds it: weights, keys, tables
-  bool large_pages = false;     // these lie in pages of 2 MiB
-  int64_t cache_bytes = 0;      // read and written where the last calls left it: activations
-  int64_t cache_footprint = 0;  // of these: what the calls go over again and again; says which cache holds it
-  double operations = 0;        // two a multiply-add
+  int64_t memory_bytes = 0;      // read where no cache holds it: weights, keys, tables
+  bool large_pages = false;      // these lie in pages of 2 MiB
+  int64_t cache_bytes = 0;       // read and written where the last calls left it: activations
+  int64_t cache_footprint = 0;   // of these: what the calls go over again and again; says which cache holds it
+  int64_t memory_footprint = 0;  // the same of memory_bytes, where that is known; 0: more than caches hold
+  double operations = 0;         // two a multiply-add
   Arithmetic arithmetic = Arithmetic::f32;
 };
 

@@ -97,5 +97,17 @@ TEST(OperationWork, APeakThatIsNotThereBoundsNothing) {
   EXPECT_DOUBLE_EQ(bound_of({.cache_bytes = 2000, .cache_footprint = 2000}, peaks).seconds, 10);
 }
 
+TEST(OperationWork, WeightsThatACacheHoldsAreNotReadFromMemory) {
+  MachinePeaks peaks;
+  peaks.l3_bytes = 1000;
+  peaks.l3 = 1000;
+  peaks.memory = 100;
+  peaks.f32 = 1;
+  EXPECT_DOUBLE_EQ(bound_of({.memory_bytes = 500}, peaks).seconds, 5);  // of how many is not known
+  EXPECT_DOUBLE_EQ(bound_of({.memory_bytes = 500, .memory_footprint = 800}, peaks).seconds, 0.5);
+  // Of 4,000 bytes at best a quarter is still there: 375 come from memory.
+  EXPECT_DOUBLE_EQ(bound_of({.memory_bytes = 500, .memory_footprint = 4000}, peaks).seconds, 3.75);
+}
+
 }  // namespace
 }  // namespace fathom

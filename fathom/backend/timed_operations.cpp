@@ -48,6 +48,7 @@ struct Total {
   Shape shape;
   OperationTime time;
   std::vector<Call> pending;
+  std::vector<KernelWork> counted;  // whose bound is not known yet
 };
 
 struct Ledger {
@@ -66,7 +67,7 @@ Total& total_of(const Shape& shape) {
   for (Total& total : totals_of<entry>) {
     if (total.shape == shape) return total;
   }
-  return totals_of<entry>.emplace_back(Total{shape, {}, {}});
+  return totals_of<entry>.emplace_back(Total{shape, {}, {}, {}});
 }
 
 template <auto entry, class Op>
@@ -84,11 +85,19 @@ void call_timed(Queue& queue, const Op& op) {
   }
   (ledger.table.*entry)(queue, op);
   queue.wait();
-  const KernelWork work = WorkReader(*ledger.memory)(op);
-  total.time.memory_bytes += work.memory_bytes;
-  total.time.cache_bytes += work.cache_bytes;
-  total.time.operations += work.operations;
-  total.time.bound_seconds += bound_of(work, *ledger.peaks).seconds;
+  total.counted.push_back(WorkReader(*ledger.memory)(op));
+}
+
+// `footprint`: bytes that a step reads beside activations.
+void add_counted(Total& total, int64_t footprint) {
+  for (KernelWork& work : total.counted) {
+    total.time.memory_bytes += work.memory_bytes;
+    total.time.cache_bytes += work.cache_bytes;
+    total.time.operations += work.operations;
+    work.memory_footprint = footprint;
+    total.time.bound_seconds += bound_of(work, *ledger.peaks).seconds;
+  }
+  total.counted.clear();
 }
 
 template <auto entry, class Op>
@@ -112,15 +121,23 @@ void time_operations(QueueClock* clock) { ledger.clock = clock; }
 
 void count_operations(const Memory* memory, const MachinePeaks* peaks) {
   ledger.memory = memory;
-  ledger.peaks = peaks;
+  if (peaks != nullptr) ledger.peaks = peaks;
 }
 
-std::vector<OperationTime> take_operation_times() {
+std::vector<OperationTime> take_operation_times(int64_t steps) {
   std::vector<OperationTime> times;
+  int64_t footprint = 0;
+  for_each_operation([&]<auto entry>(std::string_view) {
+    for (const Total& total : totals_of<entry>) {
+      for (const KernelWork& work : total.counted) footprint += work.memory_bytes;
+    }
+  });
+  footprint /= std::max<int64_t>(steps, 1);
   for_each_operation([&]<auto entry>(std::string_view name) {
     for (Total& total : totals_of<entry>) {
       if (total.time.calls == 0) continue;
       for (const Call& call : total.pending) total.time.seconds += ledger.clock->seconds(call.begin, call.end);
+      add_counted(total, footprint);
       total.time.name = name;
       total.time.shape = text_of(total.shape);
       times.push_back(std::move(total.time));

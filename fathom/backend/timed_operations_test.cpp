@@ -89,6 +89,35 @@ TEST(TimedOperationsTest, CountedCallsSayWhatTheyWouldTakeAtBest) {
   EXPECT_DOUBLE_EQ(times[0].bound_seconds, 0.024);
 }
 
+// Weights of 12 and 8 elements of bf16 in each of two steps: 40 bytes that a cache of 80 holds, of 20 half.
+TEST(TimedOperationsTest, WhatAStepReadsLiesInTheCachesAsFarAsTheyReach) {
+  const Operations timed = timed_operations(reference_operations());
+  Queue queue{1};
+  const std::vector<uint16_t> x(4, 0x3f80), weight(12, 0x3f80);
+  std::vector<uint16_t> out(3);
+  const auto bytes = [](const std::vector<uint16_t>& v) { return reinterpret_cast<const uint8_t*>(v.data()); };
+  const Memory memory;
+  for (const int64_t cache : {0, 20, 80}) {
+    MachinePeaks peaks;
+    peaks.l3_bytes = cache;
+    peaks.l3 = 1e6;
+    peaks.memory = 1;
+    peaks.f32 = peaks.bf16 = 1e9;
+    count_operations(&memory, &peaks);
+    for (const int64_t rows : {3, 2, 3, 2}) {
+      timed.linear(queue,
+                   {Matrix(AnyView(bytes(x), DType::bf16, 1, 4)), Matrix(AnyView(bytes(weight), DType::bf16, rows, 4)),
+                    AnyViewMut(reinterpret_cast<uint8_t*>(out.data()), DType::bf16, 1, rows), 1});
+    }
+    const auto times = take_operation_times(2);
+    count_operations(nullptr, nullptr);
+    ASSERT_EQ(times.size(), 2u);
+    EXPECT_EQ(times[0].memory_bytes, 48);
+    // Two calls of 24 bytes; activations of 14 bytes come from memory where there is no cache.
+    EXPECT_NEAR(times[0].bound_seconds, cache == 0 ? 2 * (24 + 14) : cache == 20 ? 24 : 0, 1e-3);
+  }
+}
+
 TEST(TimedOperationsTest, AMissingEntryStaysMissing) {
   Operations table = reference_operations();
   table.sample = nullptr;

@@ -79,6 +79,7 @@ struct StepBench::State {
   std::vector<RowSampling> greedy;
   std::vector<int32_t> drawn;
   double launch_seconds = 0;  // in forward(), which on a device returns before the device is done
+  int64_t forwards = 0;       // calls of it
 
   void clear() {
     for (Stream& sequence : sequences) free_sequence(*pools, sequence.cache);
@@ -112,6 +113,7 @@ struct StepBench::State {
     const auto begin = Clock::now();
     const auto logits = model->forward(*queue, builder->build(plan, owners), memory);
     launch_seconds += since(begin);
+    ++forwards;
     return logits;
   }
 
@@ -320,6 +322,7 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
     if (timed) time_operations(state.clock.get());
     if (run == Run::count) count_operations(&state.backend.memory, &*state.peaks);
     state.launch_seconds = 0;
+    state.forwards = 0;
     const auto begin = Clock::now();
     int64_t more = 0;
     if (!c.decode) {
@@ -329,7 +332,7 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
     }
     const double seconds = since(begin);
     if (timed) operations.push_back(take_operation_times());
-    if (run == Run::count) counted = take_operation_times();
+    if (run == Run::count) counted = take_operation_times(state.forwards);
     time_operations(nullptr);
     count_operations(nullptr, nullptr);
     if (run != Run::measure) continue;
