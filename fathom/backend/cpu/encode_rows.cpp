@@ -115,11 +115,7 @@ template <class T>
                                                                                                     int64_t channels,
                                                                                                     uint8_t* out) {
   if (format == RowFormat::q8) {
-    for (int64_t g = 0; g < channels / 32; ++g) {
-      const float scale = q8_scale(largest_avx512(x + g * 32));
-      out[channels + g] = pow2_to_e8m0(scale);
-      encode_q8_avx512(x + g * 32, scale, out + g * 32);
-    }
+    encode_q8_row_avx512(x, channels, out, out + channels);
   } else if (format == RowFormat::q4i) {
     for (int64_t g = 0; g < channels / 32; ++g) encode_q4i_avx512(x + g * 32, out + g * 16, out + channels / 2 + g);
   } else if (format == RowFormat::q4k) {

@@ -17,6 +17,9 @@ namespace fathom::cpu {
   const __m256i code = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(code), 16));
 }
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m512 load_avx512(const float* x) {
+  return _mm512_loadu_ps(x);
+}
 
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m128i e4m3_codes_avx512(__m512 value) {
   const __m512i bits = _mm512_castps_si512(value);
@@ -50,14 +53,21 @@ namespace fathom::cpu {
   return std::bit_cast<float>(~uint32_t(_mm_cvtsi128_si32(least)) << 16);
 }
 
+/// 32 numbers as floats, whatever they are.
+template <class T>
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void encode_q8_floats_avx512(const T* x,
+                                                                                                     float scale,
+                                                                                                     uint8_t* codes) {
+  const __m512 inverse = _mm512_set1_ps(1 / scale);
+  for (int i = 0; i < 32; i += 16) {
+    const __m128i part = e4m3_codes_avx512(_mm512_mul_ps(load_avx512(x + i), inverse));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + i), part);
+  }
+}
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void encode_q8_avx512(const float* x,
                                                                                               float scale,
                                                                                               uint8_t* codes) {
-  const __m512 inverse = _mm512_set1_ps(1 / scale);
-  for (int i = 0; i < 32; i += 16) {
-    const __m128i part = e4m3_codes_avx512(_mm512_mul_ps(_mm512_loadu_ps(x + i), inverse));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + i), part);
-  }
+  encode_q8_floats_avx512(x, scale, codes);
 }
 /// The same for bf16, 32 numbers in words: dividing by 2^k takes k off the exponent.
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void encode_q8_avx512(const uint16_t* x,
@@ -65,12 +75,7 @@ namespace fathom::cpu {
                                                                                               uint8_t* codes) {
   const __m512i bits = _mm512_loadu_si512(x), magnitude = _mm512_and_si512(bits, _mm512_set1_epi16(0x7fff));
   if (_mm512_cmpge_epu16_mask(magnitude, _mm512_set1_epi16(0x7f80)) != 0) {  // infinity or NaN
-    const __m512 inverse = _mm512_set1_ps(1 / scale);
-    for (int i = 0; i < 32; i += 16) {
-      const __m128i part = e4m3_codes_avx512(_mm512_mul_ps(load_avx512(x + i), inverse));
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + i), part);
-    }
-    return;
+    return encode_q8_floats_avx512(x, scale, codes);
   }
   const __m512i one = _mm512_set1_epi16(1);
   const int k = int(pow2_to_e8m0(scale)) - 127;
@@ -90,6 +95,19 @@ namespace fathom::cpu {
   const __m512i sign = _mm512_and_si512(_mm512_srli_epi16(bits, 8), _mm512_set1_epi16(0x80));
   const __m512i code = _mm512_or_si512(_mm512_mask_mov_epi16(normal, small, steps), sign);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes), _mm512_cvtepi16_epi8(code));
+}
+
+/// A row in Q8: codes [channels], scales [channels / 32].
+template <class T>
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void encode_q8_row_avx512(const T* x,
+                                                                                                  int64_t channels,
+                                                                                                  uint8_t* codes,
+                                                                                                  uint8_t* scales) {
+  for (int64_t g = 0; g < channels / 32; ++g) {
+    const float scale = q8_scale(largest_avx512(x + g * 32));
+    scales[g] = pow2_to_e8m0(scale);
+    encode_q8_avx512(x + g * 32, scale, codes + g * 32);
+  }
 }
 
 // ------------------------------------------------------------------------------------------------------- Q4I and Q4K
@@ -114,10 +132,6 @@ namespace fathom::cpu {
                                                                                                   uint8_t* out) {
   const __m512i pairs = _mm512_or_si512(codes, _mm512_srli_epi64(codes, 28));  // in the lower half of each qword
   _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm512_cvtepi64_epi8(pairs));
-}
-
-[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m512 load_avx512(const float* x) {
-  return _mm512_loadu_ps(x);
 }
 
 /// A group of 32 in Q4I.

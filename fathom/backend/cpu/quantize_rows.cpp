@@ -13,14 +13,7 @@ template <class T>
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void rows_avx512(const QuantizeRows& op,
                                                                                          int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
-    const T* x = row_of<T>(op.x, r);
-    uint8_t* codes = op.codes.row(r);
-    uint8_t* scales = op.scales.row(r);
-    for (int64_t g = 0; g < op.x.cols / 32; ++g) {
-      const float scale = q8_scale(largest_avx512(x + g * 32));
-      scales[g] = pow2_to_e8m0(scale);
-      encode_q8_avx512(x + g * 32, scale, codes + g * 32);
-    }
+    encode_q8_row_avx512(row_of<T>(op.x, r), op.x.cols, op.codes.row(r), op.scales.row(r));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "fathom/backend/cpu/index_tile.h"
 #include "fathom/backend/cpu/row_operations.h"
 #include "fathom/backend/cpu/scratch.h"
+#include "fathom/backend/element.h"
 
 namespace fathom::cpu {
 namespace {
@@ -81,9 +82,7 @@ struct FloatIndex {
     float* decoded = scratch.get<float>(op.heads * op.channels);
     for (int64_t h = 0; h < op.heads; ++h) {
       decode_key<Tiles>(op.format, in + h * bytes, op.channels, decoded + h * op.channels);
-      const float weight = op.head_weights.dtype == DType::bf16 ? number(row_of<uint16_t>(op.head_weights, r), h)
-                                                                : number(row_of<float>(op.head_weights, r), h);
-      weights[h] = weight * op.weight_scale;
+      weights[h] = load(op.head_weights.dtype, op.head_weights.row(r), h) * op.weight_scale;
     }
     for (int64_t group = 0; group < groups; ++group) {
       Tiles::transpose_heads(decoded, op.heads, op.channels, group * kHeads, query + group * op.channels * kHeads);
