@@ -81,10 +81,12 @@ Result<ApiKeys> read_keys(const Settings& s) {
 }
 
 Result<void> check_settings(const Settings& s) {
-  if (!s.trace_endpoint.empty() && !s.trace_endpoint.starts_with("http://") &&
-      !s.trace_endpoint.starts_with("https://")) {
-    return Error{ErrorCode::usage, "\"" + s.trace_endpoint + "\" is no URL", "--trace-endpoint",
-                 "pass the collector's address, as in http://127.0.0.1:4318"};
+  if (!s.trace_endpoint.empty()) {
+    if (const auto url = traces_url(s.trace_endpoint); !url) return url.error();
+  }
+  if (s.step_limit && s.step_limit->count() == 0) {
+    return Error{ErrorCode::usage, "every step takes longer than 0 s", "--step-limit",
+                 "pass the time after which a step counts as lost, or leave it out for 25s"};
   }
   if (s.tls_cert.empty() != s.tls_key.empty()) {
     const bool has_cert = !s.tls_cert.empty();

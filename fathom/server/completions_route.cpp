@@ -8,12 +8,11 @@
 namespace fathom {
 
 void answer_completions(Service& service, const SharedExchange& exchange) {
-  const auto refuse = [&](const Error& error) {
-    service.refuse(*exchange, refusal_of(error, service.engine().retry_after_seconds()));
-  };
   auto request = read_text_completion(exchange->request.body, service.tokenizer(), service.engine().limits());
-  if (!request) return refuse(request.error());
-  if (auto known = check_model(request->model, service.options().conversion); !known) return refuse(known.error());
+  if (!request) return service.refuse(*exchange, request.error());
+  if (auto known = check_model(request->model, service.options().conversion); !known) {
+    return service.refuse(*exchange, known.error());
+  }
 
   AnswerPlan plan = plan_of(service, exchange);
   const TextCompletionForm form{

@@ -53,8 +53,7 @@ void generate(Service& service, const SharedExchange& exchange, Question questio
       std::make_shared<Answer>(std::move(plan), responder, service.engine(), &service.tokenizer(), next_seed());
   const auto ticket = service.engine().submit(std::move(question.request), sink_of(std::move(answer)));
   if (!ticket) {
-    return service.refuse(*exchange,
-                          refusal_of(told_to_client(ticket.error()), service.engine().retry_after_seconds()));
+    return service.refuse(*exchange, told_to_client(ticket.error()));
   }
   responder->on_gone([&engine = service.engine(), ticket = *ticket] { engine.cancel(ticket); });
 }

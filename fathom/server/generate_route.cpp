@@ -27,10 +27,6 @@ To widened(From from) {
   return std::visit([](auto&& one) { return To(std::move(one)); }, std::move(from));
 }
 
-void refuse(Service& service, const SharedExchange& exchange, const Error& error) {
-  service.refuse(*exchange, refusal_of(error, service.engine().retry_after_seconds()));
-}
-
 /// What was read of a request, while its images are on their way.
 struct Asked {
   recipe::CodecRequest request;
@@ -42,7 +38,7 @@ void ask(Service& service, const SharedExchange& exchange, Asked& asked, std::ve
   const recipe::CodecRequest& request = asked.request;
   auto question = question_of(request, asked.prompt, std::move(images), service.options().see, service.tokenizer(),
                               service.engine().limits());
-  if (!question) return refuse(service, exchange, question.error());
+  if (!question) return service.refuse(*exchange, question.error());
   AnswerPlan plan = plan_of(service, exchange);
   const recipe::AnswerIdentity identity{Service::new_id(id_prefix(request.api)), request.model, service.now()};
   const bool stream = request.converted.stream;
@@ -64,18 +60,18 @@ void ask(Service& service, const SharedExchange& exchange, Asked& asked, std::ve
 void answer_request(Service& service, const SharedExchange& exchange, recipe::Api api) {
   const recipe::ConversionOptions& conversion = service.options().conversion;
   auto tree = recipe::parse_body(exchange->request.body);
-  if (!tree) return refuse(service, exchange, tree.error());
+  if (!tree) return service.refuse(*exchange, tree.error());
   std::string input;
   if (api == recipe::Api::responses) {
     auto joined = join_previous(*tree, service.store(), exchange->key.tenant);
-    if (!joined) return refuse(service, exchange, joined.error());
+    if (!joined) return service.refuse(*exchange, joined.error());
     input = std::move(*joined);
   }
   const ImageParts parts = image_parts_of(*tree);
   auto request = recipe::read_request(api, std::move(*tree), conversion);
-  if (!request) return refuse(service, exchange, request.error());
+  if (!request) return service.refuse(*exchange, request.error());
   if (auto answerable = check_answerable(*request, service.blind(), parts); !answerable) {
-    return refuse(service, exchange, answerable.error());
+    return service.refuse(*exchange, answerable.error());
   }
   const auto asked = std::make_shared<Asked>(Asked{std::move(*request), {}, std::move(input)});
   asked->prompt = recipe::render(asked->request.converted, conversion);

@@ -39,7 +39,7 @@ struct ImageFetcher::Gathering {
   const ImageFetcherOptions& options;
   Log& log;
   const std::string request;
-  const std::vector<ImageWanted> wanted;
+  std::vector<ImageWanted> wanted;  // the data of each belongs to its job, the rest is read by all
   const Clock::time_point deadline;
   Done done;
 
@@ -133,10 +133,11 @@ Result<std::string> ImageFetcher::Gathering::download(size_t i) {
 Result<std::string> ImageFetcher::Gathering::bytes_of(size_t i) {
   switch (wanted[i].source.kind) {
     case ImageSource::Kind::url: return download(i);
-    case ImageSource::Kind::bytes: return wanted[i].source.data;
+    case ImageSource::Kind::bytes: return std::move(wanted[i].source.data);
     case ImageSource::Kind::data_url: break;
   }
-  auto read = net::read_data_url(wanted[i].source.data, options.limits.bytes_each);
+  const std::string url = std::move(wanted[i].source.data);  // goes as soon as it is decoded
+  auto read = net::read_data_url(url, options.limits.bytes_each);
   if (read) return std::move(read->bytes);
   const bool large = read.error().code == ErrorCode::out_of_range;
   return error_of(

@@ -13,17 +13,20 @@ bool is_image(const Json& part) {
   return type->text == "image_url" || type->text == "input_image" || type->text == "image" || type->text == "file";
 }
 
-void collect(const Json& value, const std::string& path, std::vector<std::string>& out) {
+/// `path` leads to `value`; one string for all paths, since most parts of long conversations are no images.
+void collect(const Json& value, std::string& path, std::vector<std::string>& out) {
+  const size_t length = path.size();
   for (const char* list : {"content", "output"}) {  // results of tools have parts as well
     const Json* parts = value.find(list);
     if (parts == nullptr || !parts->is_array()) continue;
     for (size_t i = 0; i < parts->items.size(); ++i) {
-      const std::string place = path + '.' + list + '[' + std::to_string(i) + ']';
+      path.append(1, '.').append(list).append(1, '[').append(std::to_string(i)).append(1, ']');
       if (is_image(parts->items[i])) {
-        out.push_back(place);
+        out.push_back(path);
       } else {
-        collect(parts->items[i], place, out);
+        collect(parts->items[i], path, out);
       }
+      path.resize(length);
     }
   }
 }
@@ -40,12 +43,14 @@ size_t number_in(std::string_view path) {
 
 ImageParts image_parts_of(const Json& body) {
   ImageParts parts;
+  std::string path;
   for (const char* list : {"messages", "input"}) {
     const Json* messages = body.find(list);
     if (messages == nullptr || !messages->is_array()) continue;
     for (size_t i = 0; i < messages->items.size(); ++i) {
       std::vector<std::string> found;
-      collect(messages->items[i], list + ('[' + std::to_string(i) + ']'), found);
+      path.assign(list).append(1, '[').append(std::to_string(i)).append(1, ']');
+      collect(messages->items[i], path, found);
       if (!found.empty()) parts.emplace(i, std::move(found));
     }
   }

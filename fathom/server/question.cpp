@@ -29,6 +29,15 @@ int64_t least_tokens(std::string_view text, const Tokenizer& tokenizer) {
   return int64_t(text.size() / longest);
 }
 
+Result<void> read_prompt(Question& question, const recipe::Prompt& prompt, std::vector<ImageData> images,
+                         const See& see, const Tokenizer& tokenizer) {
+  auto ids = recipe::encode(prompt, tokenizer);
+  if (!ids) return ids.error();
+  question.request.ids = std::move(*ids);
+  question.images = std::move(images);
+  return question.images.empty() ? Result<void>() : see(question);
+}
+
 Result<Question> question_of(const recipe::CodecRequest& request, const recipe::Prompt& prompt,
                              std::vector<ImageData> images, const See& see, const Tokenizer& tokenizer,
                              const RequestLimits& limits) {
@@ -39,13 +48,7 @@ Result<Question> question_of(const recipe::CodecRequest& request, const recipe::
     const auto fits = recipe::resolve_max_tokens(converted, least, limits.context, false);
     if (!fits) return fits.error();
   }
-  auto ids = recipe::encode(prompt, tokenizer);
-  if (!ids) return ids.error();
-  question.request.ids = std::move(*ids);
-  question.images = std::move(images);
-  if (!question.images.empty()) {
-    if (auto seen = see(question); !seen) return seen.error();
-  }
+  if (auto read = read_prompt(question, prompt, std::move(images), see, tokenizer); !read) return read.error();
   const auto most = recipe::resolve_max_tokens(converted, int64_t(question.request.ids.size()), limits.context);
   if (!most) return most.error();
 

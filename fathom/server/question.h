@@ -36,9 +36,13 @@ int64_t least_tokens(std::string_view text, const Tokenizer& tokenizer);
 /// Errors: the answer to the request.
 using See = std::function<Result<void>(Question&)>;
 
+/// Sets ids and images of `question`: the prompt's tokens as the model sees them. Errors: those of encode and `see`.
+Result<void> read_prompt(Question& question, const recipe::Prompt& prompt, std::vector<ImageData> images,
+                         const See& see, const Tokenizer& tokenizer);
+
 /// The prompt's tokens and the settings of the request; its images, one for each image token of the prompt, go through
-/// `see` before anything is counted. Errors: those of encode and `see`; out_of_range when prompt and answer do not fit
-/// the context.
+/// `see` before anything is counted. Errors: those of read_prompt; out_of_range when prompt and answer do not fit the
+/// context.
 Result<Question> question_of(const recipe::CodecRequest& request, const recipe::Prompt& prompt,
                              std::vector<ImageData> images, const See& see, const Tokenizer& tokenizer,
                              const RequestLimits& limits);

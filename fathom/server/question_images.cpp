@@ -9,18 +9,16 @@ namespace fathom {
 void with_images(Service& service, const SharedExchange& exchange, recipe::Prompt& prompt, const ImageParts& parts,
                  std::function<void(std::vector<ImageData>)> go_on) {
   if (prompt.images.empty()) return go_on({});
-  if (!service.options().log_prompts) exchange->request.body = {};  // the images are in it
+  if (!service.options().log_prompts) exchange->request.drop_body();  // the images are in it
   const auto stop = std::make_shared<std::stop_source>();
   exchange->responder->on_gone([stop] { stop->request_stop(); });
   const auto got = [&service, exchange, go_on = std::move(go_on)](Result<std::vector<ImageData>> images) {
     if (exchange->responder->gone()) return service.forget(*exchange);
-    const auto refuse = [&](const Error& error) {
-      service.refuse(*exchange, refusal_of(error, service.engine().retry_after_seconds()));
-    };
-    if (!images) return refuse(images.error());
+    if (!images) return service.refuse(*exchange, images.error());
     const auto all = std::make_shared<std::vector<ImageData>>(std::move(*images));
     if (!service.work([go_on, all] { go_on(std::move(*all)); })) {
-      refuse({ErrorCode::interrupted, "the server has no time for this request: try again later", "", ""});
+      service.refuse(*exchange,
+                     Error{ErrorCode::interrupted, "the server has no time for this request: try again later", "", ""});
     }
   };
   std::vector<std::string> places = parts_of(prompt.images, parts);

@@ -107,8 +107,8 @@ std::string Service::trace_of(const Exchange& exchange) {
 
 void Service::export_spans(const Exchange& exchange, int status, const AnswerOutcome* outcome) {
   if (!traces_ || !exchange.span || !exchange.span->sampled) return;
-  // Probes are no work that anybody looks for.
-  if (exchange.route != nullptr && !exchange.route->needs_key) return;
+  // Neither probes and the page nor paths that do not exist are work that anybody looks for.
+  if (exchange.route == nullptr || !exchange.route->needs_key) return;
   traces_->add(spans_of(exchange, status, outcome, std::chrono::system_clock::now()));
 }
 
@@ -288,6 +288,10 @@ void Service::refresh_metrics() {
 void Service::refuse(Exchange& exchange, Refusal refusal) {
   if (refusal.status == 401 || refusal.status == 429) counted_.count_refusal(refusal.status);
   reply(exchange, error_answer(refusal, exchange.dialect, options_.conversion.policy, exchange.id));
+}
+
+void Service::refuse(Exchange& exchange, const Error& error) {
+  refuse(exchange, refusal_of(error, engine_.retry_after_seconds()));
 }
 
 void Service::forget(Exchange& exchange) {

@@ -111,6 +111,8 @@ class Service {
   /// A whole answer that was not generated; logged and counted.
   void reply(Exchange& exchange, net::HttpAnswer answer);
   void refuse(Exchange& exchange, Refusal refusal);
+  /// The same for an error, with the time until the engine may have room for another.
+  void refuse(Exchange& exchange, const Error& error);
   /// Of a client that went away before anything was generated.
   void forget(Exchange& exchange);
   /// The log line and the counts of a generated answer.

@@ -33,14 +33,9 @@ void tokens_of_request(Service& service, const SharedExchange& exchange, recipe:
   }
   const auto prompt = std::make_shared<recipe::Prompt>(recipe::render(request->converted, conversion));
   with_images(service, exchange, *prompt, parts, [&service, refuse, prompt, then](std::vector<ImageData> images) {
-    auto ids = recipe::encode(*prompt, service.tokenizer());
-    if (!ids) return refuse(ids.error());
     Question question;
-    question.request.ids = std::move(*ids);
-    question.images = std::move(images);
-    if (!question.images.empty()) {
-      if (auto seen = service.options().see(question); !seen) return refuse(seen.error());
-    }
+    const auto read = read_prompt(question, *prompt, std::move(images), service.options().see, service.tokenizer());
+    if (!read) return refuse(read.error());
     then(question.request.ids);
   });
 }

@@ -11,6 +11,7 @@
 
 #include "fathom/base/json.h"
 #include "fathom/net/http_client.h"
+#include "fathom/net/public_address.h"
 
 namespace fathom {
 namespace {
@@ -64,19 +65,17 @@ Json list_of(Items... items) {
   return list;
 }
 
-/// "http://host:4318" -> "http://host:4318/v1/traces".
-Result<std::string> url_of(const std::string& endpoint) {
-  const size_t host = endpoint.find("://") + 3;
-  if ((!endpoint.starts_with("http://") && !endpoint.starts_with("https://")) || host == endpoint.size()) {
+}  // namespace
+
+Result<std::string> traces_url(const std::string& endpoint) {
+  if ((!endpoint.starts_with("http://") && !endpoint.starts_with("https://")) || net::host_of(endpoint).empty()) {
     return Error{ErrorCode::usage, "\"" + endpoint + "\" is no URL", "--trace-endpoint",
                  "pass the collector's address, as in http://127.0.0.1:4318"};
   }
-  const size_t path = endpoint.find('/', host);
+  const size_t path = endpoint.find('/', endpoint.find("://") + 3);
   if (path == std::string::npos) return endpoint + "/v1/traces";
   return path + 1 == endpoint.size() ? endpoint + "v1/traces" : endpoint;
 }
-
-}  // namespace
 
 std::string otlp_json(const std::vector<Span>& spans, const std::string& version) {
   Json list = Json::array();
@@ -104,7 +103,7 @@ struct TraceExport::State {
   std::mutex mutex;
   std::condition_variable wakes;
   std::deque<Span> waiting;
-  bool ending = false;
+  bool ending = false, ended = false;
   Clock::time_point last_warning;  // of the sending thread
   std::atomic<int64_t> sent = 0, dropped = 0;
   std::stop_source stop;
@@ -142,7 +141,7 @@ void TraceExport::State::run() {
     wakes.wait(lock, [&] { return ending || !waiting.empty(); });
     // More of them make one message.
     wakes.wait_for(lock, options.wait, [&] { return ending || int64_t(waiting.size()) >= options.most_sent; });
-    if (waiting.empty()) return;
+    if (waiting.empty()) break;
     const auto count = std::min(waiting.size(), size_t(options.most_sent));
     std::vector<Span> spans(std::make_move_iterator(waiting.begin()),
                             std::make_move_iterator(waiting.begin() + ptrdiff_t(count)));
@@ -155,6 +154,8 @@ void TraceExport::State::run() {
     }
     lock.lock();
   }
+  ended = true;
+  wakes.notify_all();
 }
 
 TraceExport::TraceExport(std::unique_ptr<State> state) : state_(std::move(state)) {
@@ -162,7 +163,7 @@ TraceExport::TraceExport(std::unique_ptr<State> state) : state_(std::move(state)
 }
 
 Result<std::unique_ptr<TraceExport>> TraceExport::open(TraceExportOptions options, Log& log) {
-  auto url = url_of(options.endpoint);
+  auto url = traces_url(options.endpoint);
   if (!url) return url.error();
   return std::unique_ptr<TraceExport>(
       new TraceExport(std::make_unique<State>(std::move(options), std::move(*url), log)));
@@ -171,25 +172,13 @@ Result<std::unique_ptr<TraceExport>> TraceExport::open(TraceExportOptions option
 TraceExport::~TraceExport() {
   State& s = *state_;
   {
-    const std::lock_guard lock(s.mutex);
+    std::unique_lock lock(s.mutex);
     s.ending = true;
     s.wakes.notify_all();
+    // A collector that does not answer must not hold up the end.
+    if (!s.wakes.wait_for(lock, kAtTheEnd, [&] { return s.ended; })) s.stop.request_stop();
   }
-  // A collector that does not answer must not hold up the end.
-  std::mutex mutex;
-  std::condition_variable over;
-  bool ended = false;
-  std::thread watch([&] {
-    std::unique_lock lock(mutex);
-    if (!over.wait_for(lock, kAtTheEnd, [&] { return ended; })) s.stop.request_stop();
-  });
   s.thread.join();
-  {
-    const std::lock_guard lock(mutex);
-    ended = true;
-    over.notify_all();
-  }
-  watch.join();
 }
 
 void TraceExport::add(std::vector<Span> spans) {

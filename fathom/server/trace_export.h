@@ -35,9 +35,13 @@ struct TraceExportOptions {
   std::chrono::milliseconds wait{2'000};  // for more of them
 };
 
+/// Where the spans of a collector go: "http://host:4318" -> "http://host:4318/v1/traces". Errors: usage, for what is
+/// no URL.
+Result<std::string> traces_url(const std::string& endpoint);
+
 class TraceExport {
  public:
-  /// `log` must outlive it. Errors: usage, for what is no URL.
+  /// `log` must outlive it. Errors: those of traces_url.
   static Result<std::unique_ptr<TraceExport>> open(TraceExportOptions options, Log& log);
   ~TraceExport();  // sends what waits, for two seconds at most
 

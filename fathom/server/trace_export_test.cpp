@@ -141,7 +141,7 @@ TEST_F(TraceExportTest, SpansGoToTheCollectorsPathInTheFormOfOtlp) {
     EXPECT_EQ(attribute(sent, "url.path"), "/x");
     EXPECT_NE(request.body.find(R"("service.name")"), std::string::npos);
   }
-  for (const char* wrong : {"", "collector:4318", "ftp://x", "http://"}) {
+  for (const char* wrong : {"", "collector:4318", "ftp://x", "http://", "http:///", "http://:4318", "http://x y:1"}) {
     EXPECT_EQ(TraceExport::open({.endpoint = wrong}, log).error().code, ErrorCode::usage) << wrong;
   }
 }
@@ -219,7 +219,9 @@ TEST_F(TracesTest, AnAnswerIsASpanOfItsClientsTraceWithItsParts) {
 
 TEST_F(TracesTest, ARequestWithoutATraceBeginsOneAndOneThatIsNotSampledIsLeftAlone) {
   const auto refused = ask("POST", "/v1/messages", "{}");
-  ask("GET", "/health");  // probes are no work
+  ask("GET", "/health");  // probes are no work, nor is what has no route
+  EXPECT_EQ(ask("GET", "/nothing")->status, 404);
+  ask("OPTIONS", "/v1/models");
   ask("GET", "/v1/models", "", {{"traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"}});
   ask("GET", "/v1/models");
   const auto all = spans(2);

@@ -53,7 +53,9 @@ class Start(unittest.TestCase):
         self.fails(2, "--tls-cert", "cert.pem", mentions=["--tls-key"])
         self.fails(2, "--codec-policy", "stricter", mentions=["strict"])
         self.fails(2, "--image-urls", "private", mentions=["--image-urls", "public"])
-        self.fails(2, "--trace-endpoint", "collector:4318", mentions=["--trace-endpoint"])
+        for url in ("collector:4318", "http://", "http://:4318"):  # told before a model is looked for
+            self.fails(2, "--trace-endpoint", url, "--model", "/nonexistent", mentions=["--trace-endpoint"])
+        self.fails(2, "--step-limit", "0s", mentions=["--step-limit"])
         self.fails(3, "--api-key-file", "/nonexistent", mentions=["/nonexistent"])
         self.fails(3, "--listen", "127.0.0.1:0", "--model", "/nonexistent", mentions=["/nonexistent"])
         self.fails(2, "--tool-parser", "deepseek_v4", mentions=["--tool-parser"])  # case inst-01
