@@ -176,17 +176,25 @@ Result<void> write_results(const Settings& s, const std::vector<BenchRow>& rows)
   return write_file(stem + ".svg", to_svg(rows));
 }
 
-Result<int> run_codec(const Settings& s, const Common& common) {
-  const auto most_slowdown = parse_share(s.max_slowdown);
-  if (!most_slowdown) return usage("\"" + s.max_slowdown + "\" is no share", "--max-slowdown", "pass 5% or 0.05");
+/// Refuses what says something about steps of a model, for benches that have none.
+Result<void> refuse_step_options(const Settings& s, const char* why, const char* remedy) {
   for (const auto& [given, name] :
        {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
-        std::pair(!s.cached.empty(), "--cached"), std::pair(s.sweep, "--sweep"),
-        std::pair(s.per_operation, "--per-operation"), std::pair(s.tokens != "own", "--tokens"),
-        std::pair(s.past != "computed", "--past"), std::pair(s.launch != "recorded", "--launch")}) {
-    if (given)
-      return usage("the codec takes no steps", name, "use it with fathom bench prefill or fathom bench decode");
+        std::pair(!s.cached.empty(), "--cached"), std::pair(s.per_operation, "--per-operation"),
+        std::pair(s.tokens != "own", "--tokens"), std::pair(s.past != "computed", "--past"),
+        std::pair(s.launch != "recorded", "--launch")}) {
+    if (given) return usage(why, name, remedy);
   }
+  return {};
+}
+
+Result<int> run_codec(const Settings& s, const Common& common) {
+  constexpr const char* kWhy = "the codec takes no steps";
+  constexpr const char* kRemedy = "use it with fathom bench prefill or fathom bench decode";
+  if (auto right = refuse_step_options(s, kWhy, kRemedy); !right) return right.error();
+  if (s.sweep) return usage(kWhy, "--sweep", kRemedy);
+  const auto most_slowdown = parse_share(s.max_slowdown);
+  if (!most_slowdown) return usage("\"" + s.max_slowdown + "\" is no share", "--max-slowdown", "pass 5% or 0.05");
   if (s.api == "completions") return usage("the codec has no completions", "--api", "use chat, responses or messages");
   CodecBenchSettings settings{s.api, s.policy, s.tokenizer, s.repeat, s.warmup, s.out, s.compare, s.max_slowdown};
   settings.most_slowdown = *most_slowdown;
@@ -194,13 +202,11 @@ Result<int> run_codec(const Settings& s, const Common& common) {
 }
 
 Result<int> run_engine(const Settings& s, const Common& common) {
-  for (const auto& [given, name] :
-       {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
-        std::pair(!s.cached.empty(), "--cached"), std::pair(s.per_operation, "--per-operation"),
-        std::pair(s.tokens != "own", "--tokens"), std::pair(s.past != "computed", "--past"),
-        std::pair(s.launch != "recorded", "--launch"), std::pair(!s.api.empty(), "--api"),
-        std::pair(!s.compare.empty(), "--compare")}) {
-    if (given) return usage("the engine takes requests, not cases", name, "say what comes with --trace or --arrivals");
+  constexpr const char* kWhy = "the engine takes requests, not cases";
+  constexpr const char* kRemedy = "say what comes with --trace or --arrivals";
+  if (auto right = refuse_step_options(s, kWhy, kRemedy); !right) return right.error();
+  for (const auto& [given, name] : {std::pair(!s.api.empty(), "--api"), std::pair(!s.compare.empty(), "--compare")}) {
+    if (given) return usage(kWhy, name, kRemedy);
   }
   EngineBenchSettings load = s.load;
   load.sweep = s.sweep;
@@ -222,14 +228,13 @@ Result<int> run_serve(const Settings& s, const Common& common) {
   if (const std::string changed = changed_engine_option(s.engine); !changed.empty()) {
     return usage("the endpoint has an engine of its own", changed, "give the option to the server that runs there");
   }
+  constexpr const char* kWhy = "an endpoint takes requests, not cases";
+  constexpr const char* kRemedy = "say what comes with --rate or --trace";
+  if (auto right = refuse_step_options(s, kWhy, kRemedy); !right) return right.error();
   for (const auto& [given, name] :
-       {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
-        std::pair(!s.cached.empty(), "--cached"), std::pair(s.per_operation, "--per-operation"),
-        std::pair(s.tokens != "own", "--tokens"), std::pair(s.past != "computed", "--past"),
-        std::pair(s.launch != "recorded", "--launch"), std::pair(s.repeat != 5, "--repeat"),
-        std::pair(s.warmup != 1, "--warmup"), std::pair(s.policy != "default", "--codec-policy"),
-        std::pair(!s.tokenizer.empty(), "--tokenizer")}) {
-    if (given) return usage("an endpoint takes requests, not cases", name, "say what comes with --rate or --trace");
+       {std::pair(s.repeat != 5, "--repeat"), std::pair(s.warmup != 1, "--warmup"),
+        std::pair(s.policy != "default", "--codec-policy"), std::pair(!s.tokenizer.empty(), "--tokenizer")}) {
+    if (given) return usage(kWhy, name, kRemedy);
   }
   const auto most_slowdown = parse_share(s.max_slowdown);
   if (!most_slowdown) return usage("\"" + s.max_slowdown + "\" is no share", "--max-slowdown", "pass 5% or 0.05");
@@ -245,19 +250,133 @@ Result<int> run_serve(const Settings& s, const Common& common) {
 }
 
 Result<int> run_kernels(const Settings& s, const Common& common) {
-  for (const auto& [given, name] :
-       {std::pair(!s.lengths.empty(), "--lengths"), std::pair(!s.batch.empty(), "--batch"),
-        std::pair(!s.cached.empty(), "--cached"), std::pair(s.sweep, "--sweep"),
-        std::pair(s.per_operation, "--per-operation"), std::pair(s.tokens != "own", "--tokens"),
-        std::pair(s.past != "computed", "--past"), std::pair(s.launch != "recorded", "--launch"),
-        std::pair(!s.api.empty(), "--api"), std::pair(!s.compare.empty(), "--compare")}) {
-    if (given) return usage("kernels are no steps of a model", name, "say what to time with --kernel and --rows");
+  constexpr const char* kWhy = "kernels are no steps of a model";
+  constexpr const char* kRemedy = "say what to time with --kernel and --rows";
+  if (auto right = refuse_step_options(s, kWhy, kRemedy); !right) return right.error();
+  for (const auto& [given, name] : {std::pair(s.sweep, "--sweep"), std::pair(!s.api.empty(), "--api"),
+                                    std::pair(!s.compare.empty(), "--compare")}) {
+    if (given) return usage(kWhy, name, kRemedy);
   }
   KernelBenchSettings kernels = s.kernels;
   kernels.repeat = s.repeat;
   kernels.warmup = s.warmup;
   kernels.out = s.out;
   return run_bench_kernels(kernels, common);
+}
+
+/// Options of prefill and decode that contradict one another.
+Result<void> check_step_settings(const Settings& s, bool decode) {
+  if (!s.api.empty()) return usage("steps of the model have no API", "--api", "use it with fathom bench codec");
+  if (auto right = check_stream_options(s.engine); !right) return right;
+  if (!decode && s.tokens != "own") return usage("a prompt's tokens are random as it is", "--tokens", "leave it out");
+  if (!decode && s.launch != "recorded") {
+    return usage("the operations of a prompt are launched each by itself as it is", "--launch", "leave it out");
+  }
+  if (s.past != "computed" && (!decode || s.tokens != "random")) {
+    return usage("a copied past says nothing that tokens could follow", "--past",
+                 "use it with fathom bench decode --tokens random");
+  }
+  if (decode && s.tokens == "random" && s.engine.drafts != "auto" && s.engine.drafts != "0") {
+    return usage("no draft foresees random tokens", "--drafts", "leave it out, or pass --tokens own");
+  }
+  if (s.sweep && s.out.empty()) return usage("--sweep needs a folder", "--sweep", "add --out DIR");
+  for (int64_t cached : or_default(s.cached, {1})) {
+    if (decode && cached < 1) return usage("decode starts behind a prompt", "--cached", "pass at least 1");
+  }
+  return {};
+}
+
+/// Drafts that are verified a step and sequence.
+Result<int> drafts_of(const Settings& s, bool decode, const ModelConfig& config) {
+  const int block = config.num_nextn_predict_layers > 0 ? config.dspark_block_size : 0;
+  if (!decode || s.tokens == "random") return 0;
+  const int drafts = s.engine.drafts == "auto" ? block : int(*parse_integer(s.engine.drafts));
+  if (drafts <= block) return drafts;
+  return usage(s.engine.drafts + " drafts a step", "--drafts", "this model proposes 0 to " + std::to_string(block));
+}
+
+/// With room for the largest of `cases`.
+Result<StepBench> open_bench(const Settings& s, const Common& common, const LoadedModel& model,
+                             const std::vector<StepCase>& cases) {
+  int64_t context = 0, sequences = 0;
+  for (const StepCase& c : cases) {
+    const int64_t most = c.cached + (c.decode ? (c.length + 1) * (1 + c.drafts) + 1 : c.length);
+    context = std::max(context, most);
+    sequences = std::max(sequences, c.batch);
+  }
+  if (s.engine.context && context > *s.engine.context) {
+    return usage("a case takes " + with_commas(context) + " tokens", "--context",
+                 "it allows " + with_commas(*s.engine.context) + "; pass smaller --lengths or --cached");
+  }
+  auto bench = StepBench::open(model, common, numerics_of(s.engine.numerics).value_or(kReferenceNumerics), context,
+                               sequences, s.engine.step_rows, s.per_operation, stream_options(s.engine));
+  if (!bench) return bench.error();
+  if (s.engine.memory_limit && bench->cache_bytes() > s.engine.memory_limit->count) {
+    return Error{ErrorCode::out_of_memory,
+                 "the caches of these cases take " + with_commas(bench->cache_bytes()) + " bytes", "--memory-limit",
+                 "it allows " + with_commas(s.engine.memory_limit->count) + "; pass smaller --batch or --cached"};
+  }
+  log(common, LogLevel::info,
+      "backend=" + bench->backend_name() + " threads=" + std::to_string(bench->threads()) +
+          " cache_bytes=" + std::to_string(bench->cache_bytes()));
+  return bench;
+}
+
+/// Runs the cases; with --json prints each as it is done.
+Result<std::vector<BenchRow>> measure(StepBench& bench, const Settings& s, const Common& common,
+                                      const std::string& model, const std::vector<StepCase>& cases) {
+  const Machine machine = read_machine();
+  std::vector<BenchRow> rows;
+  Progress progress("measuring", "cases", int64_t(cases.size()));
+  for (const StepCase& c : cases) {
+    progress.update(int64_t(rows.size()));
+    const auto times = bench.run(c, s.warmup, s.repeat);
+    if (!times) return times.error();
+    BenchRow row = row_of(c, *times, bench);
+    row.model = model;
+    row.machine = machine.processor.empty() ? "unknown processor" : machine.processor;
+    row.commit = commit();
+    row.command = command_of(s, common);
+    if (common.json) {
+      progress.finish();
+      if (auto printed = print(to_string(to_json(row)) + "\n"); !printed) return printed.error();
+    }
+    rows.push_back(std::move(row));
+  }
+  progress.finish();
+  return rows;
+}
+
+std::string text_of(const std::vector<BenchRow>& rows, const Settings& s, const StepBench& bench) {
+  std::string text = rows[0].model + ", " + bench.backend_name() + " with " + std::to_string(bench.threads()) +
+                     (bench.threads() == 1 ? " thread" : " threads") + ", numerics " + bench.numerics().name +
+                     ", median of " + std::to_string(s.repeat) + "\n" + to_table(rows);
+  for (const BenchRow& row : rows) text += row.stream ? stats_text(*row.stream) : "";
+  for (const BenchRow& row : rows) text += s.per_operation ? "\n" + to_operation_table(row) : "";
+  return text;
+}
+
+/// prefill and decode.
+Result<int> run_steps(const Settings& s, const Common& common) {
+  const bool decode = s.words[0] == "decode";
+  if (auto right = check_step_settings(s, decode); !right) return right.error();
+  const auto most_slowdown = parse_share(s.max_slowdown);
+  if (!most_slowdown) return usage("\"" + s.max_slowdown + "\" is no share", "--max-slowdown", "pass 5% or 0.05");
+  const auto model = load_model(common, WeightData::to_measure);
+  if (!model) return model.error();
+  const auto drafts = drafts_of(s, decode, model->opened.config);
+  if (!drafts) return drafts.error();
+  const std::vector<StepCase> cases = cases_of(s, decode, *drafts);
+  const InterruptScope scope;
+  auto bench = open_bench(s, common, *model, cases);
+  if (!bench) return bench.error();
+  const auto rows = measure(*bench, s, common, model->name, cases);
+  if (!rows) return rows.error();
+  if (!common.json) {
+    if (auto printed = print(text_of(*rows, s, *bench)); !printed) return printed.error();
+  }
+  if (auto written = write_results(s, *rows); !written) return written.error();
+  return s.compare.empty() ? kDone : compare_with(s, *rows, *most_slowdown, common.json);
 }
 
 Result<int> run_bench(const Settings& s, const Common& common) {
@@ -277,84 +396,7 @@ Result<int> run_bench(const Settings& s, const Common& common) {
   if (auto known = refuse_engine_options(s.load); !known) return known.error();
   if (s.engine.sequences) return usage("the cases say how many sequences run", "--sequences", "use --batch");
   if (s.words[0] == "codec") return run_codec(s, common);
-  if (!s.api.empty()) return usage("steps of the model have no API", "--api", "use it with fathom bench codec");
-  if (auto right = check_stream_options(s.engine); !right) return right.error();
-  const bool decode = s.words[0] == "decode";
-  if (!decode && s.tokens != "own") return usage("a prompt's tokens are random as it is", "--tokens", "leave it out");
-  if (s.past != "computed" && (!decode || s.tokens != "random")) {
-    return usage("a copied past says nothing that tokens could follow", "--past",
-                 "use it with fathom bench decode --tokens random");
-  }
-  const auto most_slowdown = parse_share(s.max_slowdown);
-  if (!most_slowdown) return usage("\"" + s.max_slowdown + "\" is no share", "--max-slowdown", "pass 5% or 0.05");
-  if (s.sweep && s.out.empty()) return usage("--sweep needs a folder", "--sweep", "add --out DIR");
-  for (int64_t cached : or_default(s.cached, {1})) {
-    if (decode && cached < 1) return usage("decode starts behind a prompt", "--cached", "pass at least 1");
-  }
-  const auto model = load_model(common, WeightData::to_measure);
-  if (!model) return model.error();
-  const ModelConfig& config = model->opened.config;
-  const int block = config.num_nextn_predict_layers > 0 ? config.dspark_block_size : 0;
-  const int drafts = !decode || s.tokens == "random" ? 0
-                     : s.engine.drafts == "auto"     ? block
-                                                     : int(*parse_integer(s.engine.drafts));
-  if (drafts > block) {
-    return usage(s.engine.drafts + " drafts a step", "--drafts", "this model proposes 0 to " + std::to_string(block));
-  }
-  const std::vector<StepCase> cases = cases_of(s, decode, drafts);
-  int64_t context = 0, sequences = 0;
-  for (const StepCase& c : cases) {
-    const int64_t most = c.cached + (c.decode ? (c.length + 1) * (1 + c.drafts) + 1 : c.length);
-    context = std::max(context, most);
-    sequences = std::max(sequences, c.batch);
-  }
-  if (s.engine.context && context > *s.engine.context) {
-    return usage("a case takes " + with_commas(context) + " tokens", "--context",
-                 "it allows " + with_commas(*s.engine.context) + "; pass smaller --lengths or --cached");
-  }
-  const InterruptScope scope;
-  auto bench = StepBench::open(*model, common, numerics_of(s.engine.numerics).value_or(kReferenceNumerics), context,
-                               sequences, s.engine.step_rows, s.per_operation, stream_options(s.engine));
-  if (!bench) return bench.error();
-  if (s.engine.memory_limit && bench->cache_bytes() > s.engine.memory_limit->count) {
-    return Error{ErrorCode::out_of_memory,
-                 "the caches of these cases take " + with_commas(bench->cache_bytes()) + " bytes", "--memory-limit",
-                 "it allows " + with_commas(s.engine.memory_limit->count) + "; pass smaller --batch or --cached"};
-  }
-  log(common, LogLevel::info,
-      "backend=" + bench->backend_name() + " threads=" + std::to_string(bench->threads()) +
-          " cache_bytes=" + std::to_string(bench->cache_bytes()));
-  const Machine machine = read_machine();
-  std::vector<BenchRow> rows;
-  Progress progress("measuring", "cases", int64_t(cases.size()));
-  for (const StepCase& c : cases) {
-    progress.update(int64_t(rows.size()));
-    const auto times = bench->run(c, s.warmup, s.repeat);
-    if (!times) return times.error();
-    BenchRow row = row_of(c, *times, *bench);
-    row.model = model->name;
-    row.machine = machine.processor.empty() ? "unknown processor" : machine.processor;
-    row.commit = commit();
-    row.command = command_of(s, common);
-    if (common.json) {
-      progress.finish();
-      if (auto printed = print(to_string(to_json(row)) + "\n"); !printed) return printed.error();
-    }
-    rows.push_back(std::move(row));
-  }
-  progress.finish();
-  if (!common.json) {
-    const std::string head = model->name + ", " + bench->backend_name() + " with " + std::to_string(bench->threads()) +
-                             " threads, numerics " + bench->numerics().name + ", median of " +
-                             std::to_string(s.repeat) + "\n";
-    std::string text = head + to_table(rows);
-    for (const BenchRow& row : rows) text += row.stream ? stats_text(*row.stream) : "";
-    for (const BenchRow& row : rows) text += s.per_operation ? "\n" + to_operation_table(row) : "";
-    if (auto printed = print(text); !printed) return printed.error();
-  }
-  if (auto written = write_results(s, rows); !written) return written.error();
-  if (s.compare.empty()) return kDone;
-  return compare_with(s, rows, *most_slowdown, common.json);
+  return run_steps(s, common);
 }
 
 }  // namespace

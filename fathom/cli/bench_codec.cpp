@@ -7,6 +7,7 @@
 #include "fathom/cli/interrupt.h"
 #include "fathom/cli/loaded_model.h"
 #include "fathom/cli/machine.h"
+#include "fathom/cli/median.h"
 #include "fathom/cli/option_value.h"
 #include "fathom/cli/program.h"
 #include "fathom/cli/terminal.h"
@@ -17,11 +18,6 @@ namespace {
 
 constexpr int kRequests = 8;
 constexpr double kSeconds = 0.05;  // of each of the four measurements in a repeat
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 double request_seconds(const recipe::CodecCost& cost) { return cost.convert + cost.render + cost.encode; }
 

@@ -13,6 +13,7 @@
 #include "fathom/cli/interrupt.h"
 #include "fathom/cli/kernel_peer.h"
 #include "fathom/cli/machine.h"
+#include "fathom/cli/median.h"
 #include "fathom/cli/program.h"
 #include "fathom/cli/terminal.h"
 #include "fathom/cli/version.h"
@@ -95,11 +96,6 @@ Result<Samples> measure(const KernelRun& run, const Operations& ops, Queue& queu
     for (size_t n = 0; n < us->size(); ++n) samples.peer_us[n].push_back((*us)[n]);
   }
   return samples;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 KernelBenchRow row_of(const KernelCase& c, int64_t rows, const KernelWork& work, const MachinePeaks& peaks,

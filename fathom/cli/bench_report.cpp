@@ -65,7 +65,10 @@ WholeWork whole_work(const BenchRow& row) {
   return whole;
 }
 
-Json to_json(const BenchRow& r) {
+namespace {
+
+/// What every row has: the columns of a CSV.
+Json columns_of(const BenchRow& r) {
   Json tree = Json::object();
   tree.set("bench", Json::of(r.bench));
   tree.set("length", Json::of(r.length));
@@ -85,10 +88,10 @@ Json to_json(const BenchRow& r) {
   tree.set("machine", Json::of(r.machine));
   tree.set("commit", Json::of(r.commit));
   tree.set("command", Json::of(r.command));
-  if (r.stream) tree.set("expert_stream", to_json(*r.stream));
-  if (r.launch_ms) tree.set("launch_ms", Json::of(*r.launch_ms));
-  if (r.copied) tree.set("past", Json::of("copied"));
-  if (r.operations.empty()) return tree;
+  return tree;
+}
+
+Json operations_of(const BenchRow& r) {
   Json list = Json::array();
   for (const OperationTime& operation : r.operations) {
     Json entry = Json::object();
@@ -103,7 +106,10 @@ Json to_json(const BenchRow& r) {
     entry.set("bound_ms", Json::of(1000 * operation.bound_seconds));
     list.push(std::move(entry));
   }
-  tree.set("operations", std::move(list));
+  return list;
+}
+
+Json whole_of(const BenchRow& r) {
   const WholeWork whole = whole_work(r);
   Json sum = Json::object();
   sum.set("memory_bytes", Json::of(whole.memory_bytes));
@@ -113,15 +119,30 @@ Json to_json(const BenchRow& r) {
   sum.set("share_of_memory", Json::of(whole.share_of_memory));
   sum.set("in_operations_ms", Json::of(whole.in_operations_ms));
   sum.set("idle_share", Json::of(whole.idle_share));
-  tree.set("whole", std::move(sum));
-  if (!r.peaks) return tree;
+  return sum;
+}
+
+Json peaks_of(const MachinePeaks& p) {
   Json peaks = Json::object();
-  peaks.set("memory_gbps", Json::of(1e-9 * r.peaks->memory));
-  peaks.set("cache_gbps", Json::of(1e-9 * r.peaks->l3));
-  peaks.set("bf16_gflops", Json::of(1e-9 * r.peaks->bf16));
-  peaks.set("int8_gops", Json::of(1e-9 * r.peaks->int8));
-  peaks.set("f32_gflops", Json::of(1e-9 * r.peaks->f32));
-  tree.set("peaks", std::move(peaks));
+  peaks.set("memory_gbps", Json::of(1e-9 * p.memory));
+  peaks.set("cache_gbps", Json::of(1e-9 * p.l3));
+  peaks.set("bf16_gflops", Json::of(1e-9 * p.bf16));
+  peaks.set("int8_gops", Json::of(1e-9 * p.int8));
+  peaks.set("f32_gflops", Json::of(1e-9 * p.f32));
+  return peaks;
+}
+
+}  // namespace
+
+Json to_json(const BenchRow& r) {
+  Json tree = columns_of(r);
+  if (r.stream) tree.set("expert_stream", to_json(*r.stream));
+  if (r.launch_ms) tree.set("launch_ms", Json::of(*r.launch_ms));
+  if (r.copied) tree.set("past", Json::of("copied"));
+  if (r.operations.empty()) return tree;
+  tree.set("operations", operations_of(r));
+  tree.set("whole", whole_of(r));
+  if (r.peaks) tree.set("peaks", peaks_of(*r.peaks));
   return tree;
 }
 
@@ -141,13 +162,7 @@ std::string csv_of(std::span<const Json> rows) {
 
 std::string to_csv(std::span<const BenchRow> rows) {
   std::vector<Json> trees;
-  for (BenchRow row : rows) {
-    row.operations.clear();  // no column holds a list
-    row.stream.reset();
-    row.copied = false;
-    row.launch_ms.reset();
-    trees.push_back(to_json(row));
-  }
+  for (const BenchRow& row : rows) trees.push_back(columns_of(row));
   return csv_of(trees);
 }
 

@@ -28,9 +28,8 @@ struct BenchRow {
   double accepted_per_step = 0;
   std::string model, machine, commit, command;
   std::optional<StreamStatistics> stream;  // of streamed experts, all measured repeats; only in JSON and in a line
-  std::optional<double>
-      launch_ms;        // of a device: StepTimes::launch_seconds; only in JSON and in the table of operations
-  bool copied = false;  // the past: --past copied; only in JSON
+  std::optional<double> launch_ms;         // StepTimes::launch_seconds; only in JSON and in the table of operations
+  bool copied = false;                     // the past: --past copied; only in JSON
   // Of --per-operation, a prompt or a step; only in JSON and in their own table.
   std::vector<OperationTime> operations;
   std::optional<MachinePeaks> peaks;

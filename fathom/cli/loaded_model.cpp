@@ -36,10 +36,6 @@ Result<std::vector<int32_t>> read_token_map(const Checkpoint& checkpoint) {
   return map;
 }
 
-}  // namespace
-
-namespace {
-
 /// Whether the backend that will run the weights has memory of its own, in which it draws them.
 Result<bool> draws_on_device(const SyntheticModel& model, WeightData data, const Common& common) {
   const bool runs = data == WeightData::to_run || data == WeightData::to_measure;

@@ -94,6 +94,22 @@ int64_t all_expert_bytes(const ModelConfig& config) {
   return config.num_hidden_layers * int64_t(config.n_routed_experts) * expert_page_bytes(config);
 }
 
+/// What of experts on disk stays in memory: the given limit, or what the engine would take.
+Result<void> add_resident_experts(Plan& plan, const ModelConfig& config, const Settings& s) {
+  const int64_t piece = expert_page_bytes(config), experts = all_expert_bytes(config);
+  plan.resident_bytes =
+      s.engine.resident_limit ? s.engine.resident_limit->count : plan.limit_bytes / 2 - always_read_bytes(config);
+  if (plan.resident_bytes < 2 * piece) {
+    return Error{ErrorCode::out_of_memory,
+                 with_commas(std::max<int64_t>(plan.resident_bytes, 0)) +
+                     " bytes for routed experts, of which one takes " + with_commas(piece),
+                 "--resident-limit", "give at least two of them, " + with_commas(2 * piece) + " bytes"};
+  }
+  plan.parts.push_back({"routed experts in memory", std::min(plan.resident_bytes, experts), "device"});
+  plan.device_bytes += std::min(plan.resident_bytes, experts);
+  return {};
+}
+
 /// Experts of a checkpoint folder, for a look at the disk; none for a model without files.
 Result<double> measured_disk(const std::string& model, const ModelConfig& config) {
   if (model.empty() || is_synthetic(model)) return 0;
@@ -181,17 +197,7 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
   plan.limit_bytes = plan.hardware.memory_bytes;
   if (s.engine.memory_limit) plan.limit_bytes = std::min(plan.limit_bytes, s.engine.memory_limit->count);
   if (s.engine.experts == "disk") {
-    const int64_t piece = expert_page_bytes(*config), experts = all_expert_bytes(*config);
-    plan.resident_bytes =
-        s.engine.resident_limit ? s.engine.resident_limit->count : plan.limit_bytes / 2 - always_read_bytes(*config);
-    if (plan.resident_bytes < 2 * piece) {
-      return Error{ErrorCode::out_of_memory,
-                   with_commas(std::max<int64_t>(plan.resident_bytes, 0)) +
-                       " bytes for routed experts, of which one takes " + with_commas(piece),
-                   "--resident-limit", "give at least two of them, " + with_commas(2 * piece) + " bytes"};
-    }
-    plan.parts.push_back({"routed experts in memory", std::min(plan.resident_bytes, experts), "device"});
-    plan.device_bytes += std::min(plan.resident_bytes, experts);
+    if (auto added = add_resident_experts(plan, *config, s); !added) return added.error();
   }
   // What drivers, libraries and fragmentation take, and what must stay free.
   const int64_t reserve = plan.limit_bytes / 50;

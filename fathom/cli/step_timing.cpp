@@ -5,6 +5,7 @@
 
 #include "fathom/base/philox.h"
 #include "fathom/cli/interrupt.h"
+#include "fathom/cli/median.h"
 #include "fathom/cli/terminal.h"
 #include "fathom/engine/batch_builder.h"
 #include "fathom/engine/stream_series.h"
@@ -15,12 +16,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 constexpr int64_t kComputedPast = 4096;  // tokens of a copied past that are computed
 
@@ -60,6 +55,19 @@ std::vector<OperationTime> medians(const std::vector<std::vector<OperationTime>>
 struct Stream : LiveSequence {
   SequenceCache cache;
 };
+
+enum class Run { warm_up, measure, time, count };
+
+/// What one case takes, in this order. With `per_operation` operations are timed as well, beside each measurement or,
+/// `apart` from it, in runs of their own, and their work is counted once.
+std::vector<Run> runs_of(int64_t warmup, int64_t repeat, bool per_operation, bool apart) {
+  std::vector<Run> runs(size_t(warmup), Run::warm_up);
+  runs.insert(runs.end(), size_t(repeat), Run::measure);
+  if (!per_operation) return runs;
+  if (apart) runs.insert(runs.end(), size_t(repeat), Run::time);
+  runs.push_back(Run::count);
+  return runs;
+}
 
 }  // namespace
 
@@ -237,6 +245,31 @@ struct StepBench::State {
       for (size_t s = 0; s < sequences.size(); ++s) sequences[s].proposed.push_back(tokens[s]);
     }
   }
+
+  /// Brings the sequences to where the case begins; `again`: behind another run of the same case.
+  Result<void> prepare(const StepCase& c, bool again) {
+    const bool keeps = c.copied && again;
+    if (!keeps) {
+      const int64_t prompt = c.decode ? c.cached : c.cached + c.length;
+      // The longest that the drafts can make it, and the drafts that are verified behind the end.
+      const int64_t most = c.decode ? prompt + (c.length + 1) * (1 + c.drafts) + 1 : prompt;
+      if (auto made = make_sequences(c, prompt, most); !made) return made;
+    }
+    if (c.copied) {
+      copy_past(c, !keeps);
+    } else if (c.cached > 0) {
+      prefill(c.cached, sequences.size());
+    }
+    return {};
+  }
+
+  /// What the case times. Returns the drafts that were accepted.
+  int64_t run(const StepCase& c) {
+    int64_t accepted = 0;
+    if (!c.decode) prefill(c.cached + c.length, sequences.size());
+    for (int64_t step = 0; c.decode && step < c.length; ++step) accepted += decode_step(c.drafts, c.random);
+    return accepted;
+  }
 };
 
 StepBench::StepBench(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -292,29 +325,11 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
   int64_t accepted = 0, steps = 0;
   // A host's clock disturbs nobody, a device's marks do: there the operations have runs of their own.
   const bool marks_disturb = !state.backend.memory.host_visible;
-  enum class Run { warm_up, measure, time, count };
-  std::vector<Run> runs(size_t(warmup), Run::warm_up);
-  runs.insert(runs.end(), size_t(repeat), Run::measure);
-  if (state.per_operation) {
-    if (marks_disturb) runs.insert(runs.end(), size_t(repeat), Run::time);
-    runs.push_back(Run::count);
-  }
+  const std::vector<Run> runs = runs_of(warmup, repeat, state.per_operation, marks_disturb);
   for (size_t i = 0; i < runs.size(); ++i) {
     if (interrupted()) return interrupted_error("fathom bench", "what was measured before is above");
     const Run run = runs[i];
-    const int64_t prompt = c.decode ? c.cached : c.cached + c.length;
-    // The longest that the drafts can make it, and the drafts that are verified behind the end.
-    const int64_t most = c.decode ? prompt + (c.length + 1) * (1 + c.drafts) + 1 : prompt;
-    const bool keeps = c.copied && i > 0;
-    if (!keeps) {
-      if (auto made = state.make_sequences(c, prompt, most); !made) return made.error();
-    }
-    if (c.copied) {
-      state.copy_past(c, !keeps);
-    } else if (c.cached > 0) {
-      state.prefill(c.cached, state.sequences.size());
-    }
-    int64_t tokens = c.batch * c.length;
+    if (auto ready = state.prepare(c, i > 0); !ready) return ready.error();
     state.model->record_steps(c.recorded && (run == Run::warm_up || run == Run::measure));
     if (c.drafts > 0) state.propose(c.drafts);
     const auto before = state.model->stream_statistics();
@@ -324,19 +339,13 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
     state.launch_seconds = 0;
     state.forwards = 0;
     const auto begin = Clock::now();
-    int64_t more = 0;
-    if (!c.decode) {
-      state.prefill(prompt, state.sequences.size());
-    } else {
-      for (int64_t step = 0; step < c.length; ++step) more += state.decode_step(c.drafts, c.random);
-    }
+    const int64_t more = state.run(c);
     const double seconds = since(begin);
     if (timed) operations.push_back(take_operation_times());
     if (run == Run::count) counted = take_operation_times(state.forwards);
     time_operations(nullptr);
     count_operations(nullptr, nullptr);
     if (run != Run::measure) continue;
-    tokens += more;
     if (c.decode) {
       accepted += more;
       steps += c.length * c.batch;
@@ -347,7 +356,7 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
     whole.push_back(seconds);
     launches.push_back(state.launch_seconds / (c.decode ? double(c.length) : 1));
     times.seconds.push_back(c.decode ? seconds / double(c.length) : seconds);
-    times.tokens = tokens;
+    times.tokens = c.batch * c.length + more;
   }
   state.clear();
   times.operations = medians(operations, counted, c.decode ? c.length : 1);
@@ -360,10 +369,6 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
 std::string StepBench::backend_name() const { return state_->backend.name; }
 int StepBench::threads() const { return state_->queue->pool.threads(); }
 const Numerics& StepBench::numerics() const { return state_->model->numerics(); }
-int StepBench::block() const {
-  const ModelConfig& config = state_->model->config();
-  return config.num_nextn_predict_layers > 0 ? config.dspark_block_size : 0;
-}
 int64_t StepBench::cache_bytes() const { return state_->memory.bytes(); }
 const std::optional<MachinePeaks>& StepBench::peaks() const { return state_->peaks; }
 

@@ -21,8 +21,7 @@ struct StepCase {
   int64_t cached = 0;   // tokens of a sequence that are there before
   int drafts = 0;       // verified a step and sequence
   bool random = false;  // decode: the next token is drawn at random, not the model's own; without drafts
-  bool copied =
-      false;  // decode: of the past only the first sequence's beginning is computed, the rest are copies of it
+  bool copied = false;  // decode: of the past the first sequence's beginning is computed, all else are copies of it
   ReplayMode replay = ReplayMode::compact;
   bool recorded = true;  // decode on a device: steps are launched as one once they have been recorded
 };
@@ -61,8 +60,6 @@ class StepBench {
   std::string backend_name() const;
   int threads() const;
   const Numerics& numerics() const;
-  /// Drafts that the model proposes a round.
-  int block() const;
   int64_t cache_bytes() const;
   /// Of the machine; nothing without per_operation.
   const std::optional<MachinePeaks>& peaks() const;

@@ -6,6 +6,7 @@
 
 #include "fathom/backend/backend.h"
 #include "fathom/base/philox.h"
+#include "fathom/cli/median.h"
 
 namespace fathom::cli {
 namespace {
@@ -13,11 +14,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// Bytes without NaN in any format, random enough that nothing compresses.
 std::vector<uint8_t> weights_of(int64_t bytes) {

@@ -49,6 +49,14 @@ class Bench(ProgramTest):
         self.assertEqual((row["past"], row["batch"], row["cached"]), ("copied", 3, 600))
         self.fails(2, *words, "--past", "copied", mentions=["--past", "--tokens random"])
 
+    def test_what_has_no_effect_is_refused(self):
+        self.fails(2, "bench", "decode", "--tokens", "random", "--drafts", "3", mentions=["--drafts", "--tokens own"])
+        self.fails(2, "bench", "prefill", "--launch", "each", mentions=["--launch", "leave it out"])
+        self.fails(2, "bench", "prefill", "--tokens", "random", mentions=["--tokens", "leave it out"])
+        for words in (["--tokens", "random"], ["--past", "copied"], ["--launch", "each"], ["--per-operation"], ["--cached", "5"]):
+            for bench in ("codec", "engine", "kernels"):
+                self.fails(2, "bench", bench, *words, mentions=[words[0]])
+
     def test_lists_make_a_grid(self):
         rows = self.succeeds("bench", "prefill", "--lengths", "8,16", "--batch", "1,2", "--json", *QUICK).lines()
         self.assertEqual([(r["length"], r["batch"]) for r in rows], [(8, 1), (8, 2), (16, 1), (16, 2)])
