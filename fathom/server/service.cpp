@@ -97,7 +97,9 @@ std::string Service::request_id_of(const net::HttpRequest& request) const {
 void Service::begin_trace(Exchange& exchange) const {
   exchange.begun_at = std::chrono::system_clock::now();
   if (const std::string* trace = exchange.request.find("traceparent")) exchange.parent = read_traceparent(*trace);
-  if (traces_) exchange.span = new_span(exchange.parent);
+  // Neither probes and the page nor paths that do not exist are work that anybody looks for.
+  const bool work = exchange.route != nullptr && exchange.route->needs_key;
+  if (traces_ && work) exchange.span = new_span(exchange.parent);
 }
 
 std::string Service::trace_of(const Exchange& exchange) {
@@ -107,8 +109,6 @@ std::string Service::trace_of(const Exchange& exchange) {
 
 void Service::export_spans(const Exchange& exchange, int status, const AnswerOutcome* outcome) {
   if (!traces_ || !exchange.span || !exchange.span->sampled) return;
-  // Neither probes and the page nor paths that do not exist are work that anybody looks for.
-  if (exchange.route == nullptr || !exchange.route->needs_key) return;
   traces_->add(spans_of(exchange, status, outcome, std::chrono::system_clock::now()));
 }
 
@@ -234,11 +234,12 @@ void Service::handle(net::HttpRequest request, std::shared_ptr<net::HttpResponde
   exchange->responder = std::move(responder);
   exchange->id = request_id_of(exchange->request);
   exchange->dialect = dialect_of(exchange->request);
+  auto preflighted = preflight(exchange->request);
+  std::optional<Refusal> refused;
+  if (!preflighted) refused = refuse_early(exchange->request, exchange->route, exchange->key);
   begin_trace(*exchange);
-  if (auto answer = preflight(exchange->request)) return reply(*exchange, std::move(*answer));
-  if (auto refused = refuse_early(exchange->request, exchange->route, exchange->key)) {
-    return refuse(*exchange, std::move(*refused));
-  }
+  if (preflighted) return reply(*exchange, std::move(*preflighted));
+  if (refused) return refuse(*exchange, std::move(*refused));
   if (exchange->route == nullptr) {
     auto page = options_.page(exchange->request);
     if (page) return reply(*exchange, std::move(*page));

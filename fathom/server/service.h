@@ -128,7 +128,7 @@ class Service {
   std::string listed_routes() const;
   std::string allowed_methods(const net::HttpRequest& request) const;
   std::string request_id_of(const net::HttpRequest& request) const;
-  void begin_trace(Exchange& exchange) const;
+  void begin_trace(Exchange& exchange) const;  // once its route is known
   void export_spans(const Exchange& exchange, int status, const AnswerOutcome* outcome);
   void add_cors(const net::HttpRequest& request, net::HttpFields& fields) const;
   void run(const SharedExchange& exchange);

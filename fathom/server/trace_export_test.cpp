@@ -221,6 +221,7 @@ TEST_F(TracesTest, ARequestWithoutATraceBeginsOneAndOneThatIsNotSampledIsLeftAlo
   const auto refused = ask("POST", "/v1/messages", "{}");
   ask("GET", "/health");  // probes are no work, nor is what has no route
   EXPECT_EQ(ask("GET", "/nothing")->status, 404);
+  EXPECT_EQ(ask("GET", "/health", "", {{"traceparent", kParent}})->field("traceparent"), kParent) << "no span of ours";
   ask("OPTIONS", "/v1/models");
   ask("GET", "/v1/models", "", {{"traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"}});
   ask("GET", "/v1/models");
