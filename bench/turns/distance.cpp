@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -17,7 +18,9 @@ void stay_on(int processor) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(processor, &set);
-  sched_setaffinity(0, sizeof set, &set);
+  if (sched_setaffinity(0, sizeof set, &set) == 0) return;
+  std::perror("distance: processors 0 and 1 are needed");
+  std::exit(1);
 }
 
 }  // namespace
