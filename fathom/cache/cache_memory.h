@@ -35,6 +35,9 @@ class CacheMemory {
                        std::span<const uint8_t> in);
 
   int64_t bytes() const { return blocks_.bytes() + slots_.bytes(); }
+  /// Where all of it begins: the same two as long as it lives, and those of no other that lives.
+  const uint8_t* blocks_begin() const { return blocks_.data(); }
+  const uint8_t* slots_begin() const { return slots_.data(); }
   /// Where the bytes lie: through its copy() they can be read whatever memory it is.
   const Memory& memory() const { return memory_; }
 

@@ -24,7 +24,7 @@ namespace {
 struct StepShape {
   const Queue* queue = nullptr;
   int64_t rows = 0, sequences = 0, columns = 0;  // columns: of the block tables
-  const void* rings = nullptr;
+  const void *blocks = nullptr, *slots = nullptr;
   friend bool operator==(const StepShape&, const StepShape&) = default;
 };
 
@@ -126,7 +126,8 @@ Result<Model> Model::load(const Checkpoint& checkpoint, const Backend& backend, 
                  "use --backend cpu, or --experts device"};
   }
   std::optional<WeightDrawing> drawing;
-  if (options.draw_seed && !backend.memory.host_visible) {
+  if (options.draw_seed) {
+    check(!backend.memory.host_visible, "weights are drawn in a device's memory");
     const Instruments instruments = instruments_of(backend);
     if (auto room = check_room(*config, instruments, checkpoint.location()); !room) return room.error();
     drawing = {*options.draw_seed, instruments.draw};
@@ -323,9 +324,12 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
   }
   if (s.moves() != s.recorded_moves) s.recordings.clear();
   s.recorded_moves = s.moves();
-  const StepShape shape{&queue, batch.rows.rows(), batch.rows.sequences(),
+  const StepShape shape{&queue,
+                        batch.rows.rows(),
+                        batch.rows.sequences(),
                         (batch.blocks.shape[1] + kTableBlocks - 1) / kTableBlocks,
-                        cache.ring(size_t(s.map.rings[0]), batch.slots).base};
+                        cache.blocks_begin(),
+                        cache.slots_begin()};
   auto known = std::find_if(s.recordings.begin(), s.recordings.end(),
                             [&](const RecordedStep& step) { return step.shape == shape; });
   if (known == s.recordings.end()) {
