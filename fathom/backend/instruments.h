@@ -1,7 +1,8 @@
 // fathom/backend/instruments.h
 // What a backend offers to whoever makes models and measures them, beside running them (backend.h): how much memory is
 // free, random weights drawn where they will be read, a clock that sees the queue's work, and what the machine can do
-// at most. `fathom bench` and `--model synthetic:...` use it; a server never does.
+// at most. Of these a server asks once how much memory is free, to size its cache; the rest is for `fathom bench` and
+// `--model synthetic:...`.
 #pragma once
 #include <cstdint>
 

@@ -1,6 +1,14 @@
 #include "fathom/engine/stream_series.h"
 
 namespace fathom {
+namespace {
+
+// What grows while a stream runs, beside its seconds.
+constexpr int64_t StreamStatistics::*kCounts[] = {&StreamStatistics::uses,         &StreamStatistics::hits,
+                                                  &StreamStatistics::loaded_bytes, &StreamStatistics::disk_bytes,
+                                                  &StreamStatistics::evictions,    &StreamStatistics::waits};
+
+}  // namespace
 
 StreamSeries::StreamSeries(Metrics& m) {
   const auto uses = [&](const char* found) {
@@ -35,23 +43,13 @@ void StreamSeries::show(const StreamStatistics& now) {
 }
 
 StreamStatistics since(const StreamStatistics& before, StreamStatistics now) {
-  now.uses -= before.uses;
-  now.hits -= before.hits;
-  now.loaded_bytes -= before.loaded_bytes;
-  now.disk_bytes -= before.disk_bytes;
-  now.evictions -= before.evictions;
-  now.waits -= before.waits;
+  for (const auto count : kCounts) now.*count -= before.*count;
   now.wait_seconds -= before.wait_seconds;
   return now;
 }
 
 StreamStatistics sum(const StreamStatistics& counts, StreamStatistics more) {
-  more.uses += counts.uses;
-  more.hits += counts.hits;
-  more.loaded_bytes += counts.loaded_bytes;
-  more.disk_bytes += counts.disk_bytes;
-  more.evictions += counts.evictions;
-  more.waits += counts.waits;
+  for (const auto count : kCounts) more.*count += counts.*count;
   more.wait_seconds += counts.wait_seconds;
   return more;
 }
