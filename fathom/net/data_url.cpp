@@ -1,5 +1,6 @@
 #include "fathom/net/data_url.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -19,10 +20,10 @@ constexpr std::array<int8_t, 256> kDigits = [] {
   return digits;
 }();
 
-/// Nothing when it is no base64.
-std::optional<std::string> from_base64(std::string_view text) {
+/// Nothing when it is no base64. Stops where it has more than `most` bytes.
+std::optional<std::string> from_base64(std::string_view text, size_t most) {
   std::string bytes;
-  bytes.reserve(text.size() / 4 * 3 + 3);
+  bytes.reserve(std::min(text.size() / 4 * 3, most) + 3);
   uint32_t bits = 0;
   int digits = 0, padding = 0;
   for (const char c : text) {
@@ -37,6 +38,7 @@ std::optional<std::string> from_base64(std::string_view text) {
     if (++digits == 4) {
       bytes += {char(bits >> 16), char(bits >> 8), char(bits)};
       bits = 0, digits = 0;
+      if (bytes.size() > most) return bytes;
     }
   }
   // One digit holds no byte; too much padding belongs to something that is missing.
@@ -81,12 +83,12 @@ Result<DataUrl> read_data_url(std::string_view url, int64_t most_bytes) {
   }
   const Error too_long{ErrorCode::out_of_range, "the content is longer than " + std::to_string(most_bytes) + " bytes",
                        "", "use a smaller one"};
-  if (int64_t(content.size()) / 3 > most_bytes) return too_long;  // three characters a byte is the most that is usual
   if (base64) {
-    auto bytes = from_base64(content);
+    auto bytes = from_base64(content, size_t(most_bytes));
     if (!bytes) return wrong("the data URL's content is no base64");
     out.bytes = std::move(*bytes);
   } else {
+    if (int64_t(content.size()) / 3 > most_bytes) return too_long;  // three characters a byte at most
     out.bytes = percent_decoded(content, false);
   }
   if (int64_t(out.bytes.size()) > most_bytes) return too_long;

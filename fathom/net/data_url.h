@@ -15,8 +15,8 @@ struct DataUrl {
 };
 
 /// Scheme, media type and ";base64" in any case; other parameters are skipped. base64 may lack its padding and have
-/// white space in it, as browsers take it; without ";base64" the content is percent-decoded. Costs a millisecond a MiB.
-/// Errors: bad_input (no data URL, no base64), out_of_range (more than `most_bytes`; known before it is decoded).
+/// white space in it, as browsers take it; without ";base64" the content is percent-decoded.
+/// Errors: bad_input (no data URL, no base64), out_of_range (more than `most_bytes`, behind which nothing is decoded).
 Result<DataUrl> read_data_url(std::string_view url, int64_t most_bytes);
 
 }  // namespace fathom::net

@@ -47,6 +47,9 @@ TEST(DataUrlTest, TheLimitCountsDecodedBytes) {
     ASSERT_FALSE(read) << url.size();
     EXPECT_EQ(read.error().code, ErrorCode::out_of_range) << url.size();
   }
+  // White space does not count.
+  EXPECT_EQ(read_data_url(fits.substr(0, 100) + std::string(5000, '\n') + fits.substr(100), kMost)->bytes.size(),
+            1000u);
   EXPECT_EQ(read_data_url("data:," + std::string(1000, 'x'), kMost)->bytes.size(), 1000u);
 }
 

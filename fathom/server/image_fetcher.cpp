@@ -78,13 +78,13 @@ struct ImageFetcher::Gathering {
 void ImageFetcher::Gathering::tell() {
   client.reset();
   fetcher.reset();
+  // When one fails the others are stopped: what they then say is not the reason.
+  const auto reason = std::find_if(errors.begin(), errors.end(), [](const std::optional<Error>& error) {
+    return error && error->code != ErrorCode::interrupted;
+  });
+  if (reason != errors.end()) return done(std::move(**reason));
   std::vector<ImageData> all;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    // When one fails the others are stopped: what they then say is not the reason.
-    const auto reason = std::find_if(errors.begin(), errors.end(), [](const std::optional<Error>& error) {
-      return error && error->code != ErrorCode::interrupted;
-    });
-    if (reason != errors.end()) return done(std::move(**reason));
     if (!images[i])
       return done(error_of(i, ErrorCode::interrupted, "the server has no time for this image: try again later"));
     all.push_back(std::move(*images[i]));

@@ -45,14 +45,15 @@ std::vector<Span> spans_of(const Exchange& exchange, int status, const AnswerOut
                       {"fathom.request_id", exchange.id}};
   if (!route.empty()) whole.attributes.emplace_back("http.route", route);
   if (!exchange.key.tenant.empty()) whole.attributes.emplace_back("fathom.tenant", exchange.key.tenant);
-  if (outcome == nullptr) return {whole};
-  describe(whole, *outcome);
+  if (outcome != nullptr) describe(whole, *outcome);
+  std::vector<Span> spans;
+  spans.push_back(std::move(whole));
+  if (outcome == nullptr) return spans;
 
-  std::vector<Span> spans = {whole};
   const auto part = [&](const char* name, double from, double to) {
     Span span;
-    span.context = new_span(whole.context);
-    span.parent_id = whole.context.span_id;
+    span.context = new_span(exchange.span);
+    span.parent_id = exchange.span->span_id;
     span.name = name;
     span.begin = after(exchange.submitted_at, from);
     span.end = after(exchange.submitted_at, to);
