@@ -84,6 +84,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   MappedFile out;
   out.path_ = path;
   out.size_ = size_t(info.st_size);
+  out.cache_is_told_ = info.st_uid == ::geteuid() || ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
   if (out.size_ != 0) {
     void* data = ::mmap(nullptr, out.size_, PROT_READ, MAP_SHARED, file.fd, 0);
     if (data == MAP_FAILED) return system_error("cannot map the file", path);
@@ -99,6 +100,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(descriptor_, other.descriptor_);
+  std::swap(cache_is_told_, other.cache_is_told_);
   std::swap(path_, other.path_);
   return *this;
 }
@@ -144,6 +146,7 @@ void MappedFile::drop(std::span<const uint8_t> part, bool from_cache) const {
 std::optional<int64_t> MappedFile::cached_bytes(std::span<const uint8_t> part) const {
   const PageRange pages(bytes(), part);
   if (pages.bytes == 0) return 0;
+  if (!cache_is_told_) return {};
   const size_t page = page_bytes();
   std::vector<unsigned char> in((pages.bytes + page - 1) / page);
   if (::mincore(pages.begin, pages.bytes, in.data()) != 0) return {};

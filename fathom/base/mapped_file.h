@@ -38,7 +38,8 @@ class MappedFile {
   void populate(std::span<const uint8_t> part) const;
   /// Takes the pages out of this process; `from_cache`: out of the page cache as well, where nobody else maps them.
   void drop(std::span<const uint8_t> part, bool from_cache) const;
-  /// Bytes of the part that are in the page cache, in whole pages; nothing when the kernel does not say.
+  /// Bytes of the part that are in the page cache, in whole pages. Nothing when the kernel does not say: of a file that
+  /// this process neither owns nor may write it calls every page cached.
   std::optional<int64_t> cached_bytes(std::span<const uint8_t> part) const;
 
  private:
@@ -46,6 +47,7 @@ class MappedFile {
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
   int descriptor_ = -1;  // kept for drop()
+  bool cache_is_told_ = false;
   std::string path_;
 };
 

@@ -105,6 +105,24 @@ TEST_F(MappedFileTest, AFileThatMayNotBeReadSaysSo) {
   EXPECT_NE(to_string(got.error()).find("permissions"), std::string::npos);
 }
 
+// Linux tells what of a file is cached only to who could write it, and calls all of it cached to others.
+TEST_F(MappedFileTest, WhatIsCachedOfAnothersFileIsNotKnown) {
+  ASSERT_TRUE(write_file(path("file"), std::string(100'000, 'x')).ok());
+  const auto own = MappedFile::open(path("file"));
+  ASSERT_TRUE(own.ok());
+  own->populate(own->bytes());
+  EXPECT_GE(own->cached_bytes(own->bytes()).value_or(0), 100'000);
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  fs::permissions(folder_, fs::perms(0755));
+  fs::permissions(path("file"), fs::perms(0644));
+  ASSERT_EQ(::seteuid(65534), 0);
+  const auto foreign = MappedFile::open(path("file"));
+  if (foreign.ok()) foreign->populate(foreign->bytes());
+  const auto cached = foreign.ok() ? foreign->cached_bytes(foreign->bytes()) : std::optional<int64_t>(-1);
+  ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_FALSE(cached.has_value());
+}
+
 TEST_F(MappedFileTest, WritingIntoAMissingFolderFailsAndNamesIt) {
   const auto got = write_file(path("missing/file"), "x");
   ASSERT_FALSE(got.ok());

@@ -40,7 +40,7 @@ struct StreamStatistics {
   int64_t uses = 0;            // pieces handed out by next()
   int64_t hits = 0;            // of them, resident when they were wanted
   int64_t loaded_bytes = 0;    // of the others
-  int64_t disk_bytes = 0;      // of those, not in the page cache: what the disk read
+  int64_t disk_bytes = 0;      // of those, not in the page cache: what the disk read; all where the kernel does not say
   int64_t evictions = 0;       // pieces
   int64_t waits = 0;           // calls of next() that had to wait
   double wait_seconds = 0;     // in them
