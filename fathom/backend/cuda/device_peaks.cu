@@ -4,6 +4,7 @@
 #include "fathom/backend/cuda/device.cuh"
 #include "fathom/backend/cuda/device_memory.h"
 #include "fathom/backend/cuda/measuring.h"
+#include "fathom/backend/cuda/warpgroup.cuh"
 #include "fathom/base/check.h"
 #include "fathom/base/philox.h"
 
@@ -51,70 +52,27 @@ __global__ void __launch_bounds__(1024) multiply_add_kernel(float a, float b, fl
 constexpr int kRowBytes = 128, kTileBytes = 64 * kRowBytes, kSharedBytes = 4 * kTileBytes + 1024;
 constexpr int kProductThreads = 256;
 
-// Start address, and eight rows (1,024 bytes) between groups of eight, in units of 16 bytes; the swizzle of 128 bytes.
-__device__ uint64_t tile_at(const uint8_t* shared) {
-  const auto address = uint32_t(__cvta_generic_to_shared(shared));
-  return uint64_t((address & 0x3ffff) >> 4) | uint64_t(1) << 16 | uint64_t(64) << 32 | uint64_t(1) << 62;
-}
-
-__device__ void multiply_add(float (&d)[64], uint64_t a, uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-      "%64, %65, 1, 1, 1, 0, 0;"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
-        "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
-        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-        "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-      : "l"(a), "l"(b));
-}
-
-__device__ void multiply_add(int32_t (&d)[64], uint64_t a, uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-      "%64, %65, 1;"
-      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]), "+r"(d[6]), "+r"(d[7]), "+r"(d[8]),
-        "+r"(d[9]), "+r"(d[10]), "+r"(d[11]), "+r"(d[12]), "+r"(d[13]), "+r"(d[14]), "+r"(d[15]), "+r"(d[16]),
-        "+r"(d[17]), "+r"(d[18]), "+r"(d[19]), "+r"(d[20]), "+r"(d[21]), "+r"(d[22]), "+r"(d[23]), "+r"(d[24]),
-        "+r"(d[25]), "+r"(d[26]), "+r"(d[27]), "+r"(d[28]), "+r"(d[29]), "+r"(d[30]), "+r"(d[31]), "+r"(d[32]),
-        "+r"(d[33]), "+r"(d[34]), "+r"(d[35]), "+r"(d[36]), "+r"(d[37]), "+r"(d[38]), "+r"(d[39]), "+r"(d[40]),
-        "+r"(d[41]), "+r"(d[42]), "+r"(d[43]), "+r"(d[44]), "+r"(d[45]), "+r"(d[46]), "+r"(d[47]), "+r"(d[48]),
-        "+r"(d[49]), "+r"(d[50]), "+r"(d[51]), "+r"(d[52]), "+r"(d[53]), "+r"(d[54]), "+r"(d[55]), "+r"(d[56]),
-        "+r"(d[57]), "+r"(d[58]), "+r"(d[59]), "+r"(d[60]), "+r"(d[61]), "+r"(d[62]), "+r"(d[63])
-      : "l"(a), "l"(b));
-}
-
 // Each warpgroup multiplies 64 x 128 x (128 bytes of k), kRounds times.
 template <class Sum>
 __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(Sum* out) {
   extern __shared__ uint8_t raw[];
-  uint8_t* shared = raw + (1024 - (uint32_t(__cvta_generic_to_shared(raw)) & 1023)) % 1024;
+  uint8_t* shared = raw + (1024 - shared_address(raw) % 1024) % 1024;
   for (int i = int(threadIdx.x); i < 4 * kTileBytes / 4; i += kProductThreads) {
     // Exponents of bf16 below 128: no infinities.
     reinterpret_cast<uint32_t*>(shared)[i] = philox(7, {uint32_t(i), blockIdx.x, 0, 0})[0] & 0xbfffbfffu;
   }
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  publish_to_products();
   __syncthreads();
   const int group = int(threadIdx.x) / 128;
-  const uint64_t a = tile_at(shared + group * kTileBytes), b = tile_at(shared + 2 * kTileBytes);
+  const uint64_t a = describe_tile(shared_address(shared + group * kTileBytes)),
+                 b = describe_tile(shared_address(shared + 2 * kTileBytes));
   Sum sums[64] = {};
   for (int round = 0; round < kRounds; ++round) {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    begin_products();
 #pragma unroll
-    for (int k = 0; k < 4; ++k) multiply_add(sums, a + uint64_t(2 * k), b + uint64_t(2 * k));  // 32 bytes further
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    for (int k = 0; k < 4; ++k) multiply_rows(sums, a + uint64_t(2 * k), b + uint64_t(2 * k));
+    commit_products();
+    wait_products<0>();
   }
   Sum all = 0;
 #pragma unroll

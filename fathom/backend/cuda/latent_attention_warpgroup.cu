@@ -16,7 +16,7 @@
 // come apart in pairs then. Bytes of a row: 128 * 528 + 512 * 288 = 215 KB of
 // keys. Operations: 2 * 2 * 64 * 640 * 512 = 84 million: 390 a byte, so the floor is that of bf16 arithmetic.
 #include "fathom/backend/cuda/attention.cuh"
-#include "fathom/backend/cuda/attention_products.cuh"
+#include "fathom/backend/cuda/block_pair.cuh"
 
 namespace fathom::cuda {
 namespace {
@@ -257,6 +257,13 @@ __device__ void decode_part(Shared& shared, const Attention& op, const Part& par
 }
 
 // ------------------------------------------------------------------------------------------------ products
+// 2^x, off by two units in the last place at most.
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // The queries in the order of the keys' channels; heads that do not exist as zeros.
 __device__ void place_queries(Shared& shared, const Attention& op, int64_t r, int first_head, int thread) {
   const Bf16* queries =

@@ -43,6 +43,12 @@ __device__ inline void load_matrices_transposed(uint32_t (&r)[4], const void* ro
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(shared_address(row)));
 }
+/// Four 8 x 8 matrices of bf16 to shared memory; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ inline void store_matrices(void* row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)), "r"(a),
+               "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
 
 // ------------------------------------------------------------------------- codes to pairs of bf16, in registers
 /// Two products of bf16, each rounded once (here always exact: powers of two).

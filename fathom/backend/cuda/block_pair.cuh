@@ -1,0 +1,37 @@
+// fathom/backend/cuda/block_pair.cuh
+// What the blocks of a cluster need to give each other their sums. sm_90a. Source: PTX ISA, 9.7.13 (barrier.cluster),
+// 9.7.9.12 (st.async).
+#pragma once
+#include "fathom/backend/cuda/warpgroup.cuh"
+
+namespace fathom::cuda {
+
+__device__ inline uint32_t rank_in_cluster() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+/// All threads of all blocks of the cluster. Orders nothing by itself: what a block may do after is what the others did
+/// with the tensor cores or read before.
+__device__ inline void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+__device__ inline void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+/// The address of the same place in block `rank`'s shared memory.
+__device__ inline uint32_t address_in_block(const void* at, uint32_t rank) {
+  uint32_t address;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(at)), "r"(rank));
+  return address;
+}
+/// A store that counts at a barrier of that block (expect_bytes()).
+__device__ inline void store_in_block(uint32_t address, float4 v, uint32_t barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
+      "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
+      : "memory");
+}
+__device__ inline void store_in_block(uint32_t address, float v, uint32_t barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(address), "f"(v),
+               "r"(barrier)
+               : "memory");
+}
+
+}  // namespace fathom::cuda
