@@ -60,9 +60,9 @@ __device__ void fetch(Shared<MTiles>& shared, const Attention& op, const Source&
   const int bytes = valid ? source.bytes : kRawStride;
   const int64_t step = valid ? 1 : 0;
   if (wide) {
-    for (int at = 16 * part; at < bytes; at += 64) copy_async_16(to + at, from + step * at, valid);
+    for (int at = 16 * part; at < bytes; at += 64) copy_async<16>(to + at, from + step * at, valid);
   } else {
-    for (int at = 8 * part; at < bytes; at += 32) copy_async_8(to + at, from + step * at, valid);
+    for (int at = 8 * part; at < bytes; at += 32) copy_async<8>(to + at, from + step * at, valid);
   }
   commit_copies();
 }

@@ -30,9 +30,6 @@ __device__ inline void multiply_add_half(float (&d)[4], const uint32_t (&a)[4], 
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-__device__ inline void copy_async_4(void* to, const void* from, bool valid) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from), "r"(valid ? 4 : 0));
-}
 /// Four E4M3 codes as two pairs of f16.
 __device__ inline void widen_e4m3(uint32_t codes, uint32_t& low, uint32_t& high) {
   asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.rn.f16x2.e4m3x2 %0, a; cvt.rn.f16x2.e4m3x2 %1, b;}"
@@ -128,7 +125,7 @@ __global__ void __launch_bounds__(32 * WarpsN * WarpsX)
       for (int j = 0; j < kWeightPieces; ++j) {
         const int i = threadIdx.x + j * kThreads;
         if (kN * kPieces % kThreads == 0 || i < kN * kPieces) {
-          copy_async_16(stage + i / kPieces * kRow + i % kPieces * 16, weight_from[j], true);
+          copy_async<16>(stage + i / kPieces * kRow + i % kPieces * 16, weight_from[j], true);
         }
         weight_from[j] += kRow - 16;
       }
@@ -137,7 +134,7 @@ __global__ void __launch_bounds__(32 * WarpsN * WarpsX)
       for (int j = 0; j < kXPieces; ++j) {
         const int i = threadIdx.x + j * kThreads;
         if (kX * 16 % kThreads == 0 || i < kX * 16) {
-          copy_async_16(x_stage + i / 16 * kXBytes + i % 16 * 16, x_from[j], x_valid[j]);
+          copy_async<16>(x_stage + i / 16 * kXBytes + i % 16 * 16, x_from[j], x_valid[j]);
         }
         if (x_valid[j]) x_from[j] += 2 * kStep;
       }
@@ -145,7 +142,7 @@ __global__ void __launch_bounds__(32 * WarpsN * WarpsX)
 #pragma unroll
       for (int j = 0; j < kScalePieces; ++j) {
         const int i = threadIdx.x + j * kThreads;
-        if (i < kN + kX) copy_async_4(scale_stage + 4 * i, scale_from[j], scale_valid[j]);
+        if (i < kN + kX) copy_async<4>(scale_stage + 4 * i, scale_from[j], scale_valid[j]);
         if (scale_valid[j]) scale_from[j] += kGroups;
       }
     }

@@ -46,12 +46,6 @@ __device__ inline void widen_e2m1_by_bytes(uint32_t codes, uint32_t (&pairs)[4])
   pairs[2] = even & 0xff00ff00u;
   pairs[3] = odd & 0xff00ff00u;
 }
-__device__ inline void copy_async_16(uint32_t to, const void* from, uint32_t bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
-}
-__device__ inline void copy_async_4(uint32_t to, const void* from, uint32_t bytes) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes));
-}
 __device__ inline float4 load_shared_4(uint32_t at) {
   float4 v;
   asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at));
@@ -68,11 +62,6 @@ __device__ inline void let_kernel_behind_start() { asm volatile("griddepcontrol.
 __device__ inline void wait_for_kernel_ahead() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 /// The compiler keeps what it cannot compute again.
 __device__ inline void keep(uint32_t& v) { asm volatile("" : "+r"(v)); }
-__device__ inline void load_matrices(uint32_t (&r)[4], uint32_t row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(row));
-}
 
 /// Where things lie in a block's shared memory; bytes.
 template <int NTiles, int Warps, int Stages, bool Wide>
@@ -248,13 +237,13 @@ __global__ void __launch_bounds__(32 * Warps, 1)
       const uint32_t bytes = piece_step < front_left ? 16 : 0;
 #pragma unroll
       for (int i = 0; i < kCopies; ++i) {
-        copy_async_16((i % 2 ? to_odd : to_even) + front_stage + i / 2 * 1024, front + row_offset[i], bytes);
+        copy_async<16>((i % 2 ? to_odd : to_even) + front_stage + i / 2 * 1024, front + row_offset[i], bytes);
       }
       if (front_scales_left == 0) {
         const uint32_t scale_bytes = scale_step < front_left ? 4 : 0;
 #pragma unroll
         for (int i = 0; i < kScaleCopies; ++i) {
-          copy_async_4(to_scales + front_slot + i * 4 * kScalePitch, front_scale + scale_offset[i], scale_bytes);
+          copy_async<4>(to_scales + front_slot + i * 4 * kScalePitch, front_scale + scale_offset[i], scale_bytes);
         }
         front_scale += 4 * kScaleSteps;
         front_slot = front_slot == (Stages - 1) * Shared::kScales ? 0 : front_slot + Shared::kScales;

@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(32 * WarpsN * WarpsX)
         const int64_t offset = x_offset[line];
         const bool valid = offset >= 0;
         const uint8_t* from = p.x + (valid ? offset + (begin + int64_t(chunk) * kChunk) * 2 + piece * 16 : 0);
-        copy_async_16(to + line * kRowBytes + piece * 16, from, valid);
+        copy_async<16>(to + line * kRowBytes + piece * 16, from, valid);
       }
     }
     commit_copies();  // an empty group keeps the count

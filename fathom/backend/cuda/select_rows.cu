@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(32 * kWarps, MTiles <= 2 ? 3 : 2)
 #pragma unroll
       for (int j = 0; j < (kRunBytes + 63) / 64; ++j) {
         if (64 * j + 64 <= kRunBytes || lane % 8 * 8 < kRunBytes - 64 * j)
-          copy_async_8(to + 64 * j, from + 64 * j, true);
+          copy_async<8>(to + 64 * j, from + 64 * j, true);
       }
     }
     next += kWarps * 32;

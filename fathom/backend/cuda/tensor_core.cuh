@@ -10,13 +10,29 @@ namespace fathom::cuda {
 
 __device__ inline uint32_t shared_address(const void* at) { return uint32_t(__cvta_generic_to_shared(at)); }
 
-/// 16 bytes from device memory to shared memory; zeros when not `valid` (nothing is read then).
-__device__ inline void copy_async_16(void* to, const void* from, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-               "r"(valid ? 16 : 0));
+/// 16, 8 or 4 bytes from device memory to an address of shared memory: the first `bytes` of them, zeros behind (nothing
+/// is read where that is 0).
+template <int Size>
+__device__ inline void copy_async(uint32_t to, const void* from, uint32_t bytes) {
+  if constexpr (Size == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Size), "r"(bytes));
+  }
 }
-__device__ inline void copy_async_8(void* to, const void* from, bool valid) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to)), "l"(from), "r"(valid ? 8 : 0));
+/// The same whole, or zeros when not `valid`.
+template <int Size>
+__device__ inline void copy_async(void* to, const void* from, bool valid) {
+  copy_async<Size>(shared_address(to), from, valid ? uint32_t(Size) : 0u);
+}
+/// All of them.
+template <int Size>
+__device__ inline void copy_async(uint32_t to, const void* from) {
+  if constexpr (Size == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(Size));
+  }
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;"); }
 /// Waits until at most `Pending` groups of this thread are under way.
@@ -33,11 +49,12 @@ __device__ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint3
 }
 
 /// Four 8 x 8 matrices of bf16; lane l gives the address of row l % 8 of matrix l / 8.
-__device__ inline void load_matrices(uint32_t (&r)[4], const void* row) {
+__device__ inline void load_matrices(uint32_t (&r)[4], uint32_t row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(shared_address(row)));
+               : "r"(row));
 }
+__device__ inline void load_matrices(uint32_t (&r)[4], const void* row) { load_matrices(r, shared_address(row)); }
 __device__ inline void load_matrices_transposed(uint32_t (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

@@ -61,15 +61,6 @@ __device__ inline void copy_bulk(uint32_t to, const void* from, uint32_t bytes, 
 __device__ inline void prefetch_to_l2(const void* from, uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes));
 }
-/// 16 or 4 bytes from device memory to an address of shared memory.
-template <int Bytes>
-__device__ inline void copy_async(uint32_t to, const void* from) {
-  if constexpr (Bytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(Bytes));
-  }
-}
 
 // ------------------------------------------------------------------------------------------------ products
 /// Where piece `piece` (16 bytes) of row `row` lies in a tile of rows of 128 bytes.
@@ -149,8 +140,7 @@ __device__ __forceinline__ void multiply_group<192>(float (&d)[96], const uint32
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)));
 }
 
-/// d = a . b^T + (add ? d : 0), both in shared memory. a: 64 rows; b: 64 or 128 rows, of 16 columns of bf16, or 128
-/// rows of 32 columns of int8; d as in multiply_group().
+/// d = a . b^T + (add ? d : 0), both in shared memory. a and b: 64 rows of 16 columns; d as in multiply_group().
 __device__ __forceinline__ void multiply_rows(float (&d)[32], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{.reg .pred p; setp.ne.b32 p, %34, 0;"
