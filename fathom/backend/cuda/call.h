@@ -28,9 +28,11 @@ struct DeviceQueue : Queue {
   ~DeviceQueue() override;
   void wait() override;
 
+  static constexpr int kCounters = 1 << 16;
+
   cudaStream_t stream;
   Workspace workspace;
-  Buffer counters;  // [65,536] 32-bit counts for blocks that meet; zero between kernels
+  Buffer counters;  // [kCounters] 32-bit counts for blocks that meet; zero between kernels
 };
 
 class Call {

@@ -5,17 +5,15 @@
 namespace fathom {
 namespace {
 
-constexpr int64_t kCounters = 65536;  // product_tensor.cuh
-
 Result<std::unique_ptr<Queue>> open_queue(int) {
+  auto counters = cuda::allocate_device(cuda::DeviceQueue::kCounters * 4);
+  if (!counters) return counters.error();
   cudaStream_t stream = nullptr;
   // Ordered with the default stream, whose copies (Memory::copy) come after everything queued here.
   if (const cudaError_t status = cudaStreamCreate(&stream); status != cudaSuccess) {
     return Error{ErrorCode::failed, std::string("cannot open a stream: ") + cudaGetErrorString(status),
                  "--backend cuda", "see whether another program fills the GPU (nvidia-smi)"};
   }
-  auto counters = cuda::allocate_device(kCounters * 4);
-  if (!counters) return counters.error();
   return std::unique_ptr<Queue>(new cuda::DeviceQueue(stream, std::move(*counters)));
 }
 

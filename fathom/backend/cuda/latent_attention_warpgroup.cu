@@ -346,8 +346,9 @@ bool fits_attention_warpgroups(const Attention& op) {
 
 void launch_attention_warpgroups(Call& call, const Attention& op) {
   constexpr int kBytes = int(sizeof(Shared)) + 1024;  // its start is aligned to 1,024
-  expect(cudaFuncSetAttribute(attention_warpgroup_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
-         "latent_attention");
+  static const cudaError_t allowed =
+      cudaFuncSetAttribute(attention_warpgroup_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  expect(allowed, "latent_attention");
   const dim3 blocks(grid(2 * op.rows), unsigned((op.heads + kHeads - 1) / kHeads));
   attention_warpgroup_kernel<<<blocks, kThreads, kBytes, call.stream()>>>(op);
 }

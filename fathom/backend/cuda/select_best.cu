@@ -381,8 +381,10 @@ void choose_best(Call& call, const Selection& s, int64_t rows, bool looks, const
   tallies.counts = tallies.bins + kinds * rows * kBins;
   tallies.candidates = call.workspace<uint2>(kinds * rows * kMostCandidates);
   expect(cudaMemsetAsync(tallies.bins, 0, size_t(numbers) * 4, call.stream()), "select_rows");
+  static const cudaError_t allowed =
+      cudaFuncSetAttribute(histogram_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 2 * kBins * 4);
+  expect(allowed, "select_rows");
   const int bytes = int(kinds) * kBins * 4;
-  expect(cudaFuncSetAttribute(histogram_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "select_rows");
   histogram_kernel<<<blocks_of_rows, kThreads, bytes, call.stream()>>>(s, tallies);
   collect_kernel<<<dim3(blocks_of_rows.x, blocks_of_rows.y, unsigned(kinds)), kThreads, kSharedBytes, call.stream()>>>(
       s, tallies, to_entries, count, to_blocks, block_count);

@@ -220,8 +220,9 @@ void launch_tensor_scores(Call& call, const Selection& s, int64_t rows, int64_t 
   constexpr int kBytes = kWarps * kAhead * kBatchBytes;
   int64_t keys = 512;  // of a block: more where there are blocks enough
   while (keys < 8192 && rows * most > keys * 1056) keys *= 2;
-  expect(cudaFuncSetAttribute(score_tensor_kernel<MTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
-         "select_rows");
+  static const cudaError_t allowed =
+      cudaFuncSetAttribute(score_tensor_kernel<MTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  expect(allowed, "select_rows");
   const unsigned per_page = unsigned(s.keys.entries_per_block);
   const int page_shift = std::has_single_bit(per_page) ? std::countr_zero(per_page) : -1;
   const dim3 blocks(grid((most + keys - 1) / keys), unsigned(rows));
