@@ -7,80 +7,24 @@
 // bytes a stage by cp.async, without barriers between warps, running ahead over the ends of tiles and weights. So a
 // multiprocessor keeps 64 KB on their way all the time (4.27 TB/s x 700 ns are 23 KB for each of 132). The rows of x
 // that a weight meets lie in shared memory, arranged once a weight and block.
-// It may begin before the kernel ahead in the stream has ended (programmatic dependent launch): a plain product's first
-// weights are fetched then, everything else after the wait. So a weight must not be a result of the kernel just ahead;
-// the engine's never are.
+// It may begin before the kernel ahead in the stream has ended, where that is another product of this kind
+// (programmatic dependent launch): a plain product's first weights are fetched then, everything else after the wait.
+// Through a chain of such products a fetch may come before the end of any kernel ahead of it, so a plain product's
+// weights must have been there before the stream's last wait or copy; the engine's are loaded before steps begin. A
+// block ends only after its wait, so the kernel behind a chain has waited for all of it. In a captured graph the launch
+// is an edge of the type cudaGraphDependencyTypeProgrammatic. Source: CUDA programming guide, programmatic dependent
+// launch.
+//
 // Where a block has a few tiles only, its warps share each by segments of K, and the one that ends last adds the parts.
 //
-// Bytes: the weights once for each 8 or 16 rows of x. What comes next is instructions: about 45 for 512 FP4 weights.
+// Bytes: the weights once for each 8 or 16 rows of x. What comes next is instructions: about 53 for 512 FP4 weights.
 #pragma once
 #include <algorithm>
 
 #include "fathom/backend/cuda/block_scan.cuh"
-#include "fathom/backend/cuda/product_codes.cuh"
+#include "fathom/backend/cuda/product_few_parts.cuh"
 
 namespace fathom::cuda {
-
-constexpr int kFewRows = 16;    // weight rows of a tile
-constexpr int kFewPieces = 8;   // of 16 bytes: a row and stage
-constexpr int kScaleSteps = 8;  // steps of 128 columns whose scales come together: 32 bytes of a row
-constexpr int kScalePitch = 4 * kScaleSteps + 4;
-constexpr int kMostShared = 227 * 1024;
-
-struct FewPlan {
-  int tiles;  // of one weight, or of one group of it
-  int ways;   // warps that share a tile: 1, or the number of segments
-  int segment_steps;
-  int x_capacity;         // rows of x in shared memory
-  int most_shared_tiles;  // of a block, when ways > 1
-  int scale_shift;        // of a weight row's number
-};
-
-/// Eight E2M1 codes as widen_e2m1 gives them, in eleven instructions.
-__device__ inline void widen_e2m1_by_bytes(uint32_t codes, uint32_t (&pairs)[4]) {
-  // A byte is the upper half of an f16: sign, five bits of exponent, two of mantissa.
-  const uint32_t even = ((codes << 4) & 0x80808080u) | ((codes << 1) & 0x0e0e0e0eu);
-  const uint32_t odd = (codes & 0x80808080u) | ((codes >> 3) & 0x0e0e0e0eu);
-  pairs[0] = __byte_perm(even, 0, 0x2404);
-  pairs[1] = __byte_perm(odd, 0, 0x2404);
-  pairs[2] = even & 0xff00ff00u;
-  pairs[3] = odd & 0xff00ff00u;
-}
-__device__ inline float4 load_shared_4(uint32_t at) {
-  float4 v;
-  asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at));
-  return v;
-}
-__device__ inline uint32_t load_shared(uint32_t at) {
-  uint32_t v;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at));
-  return v;
-}
-/// Programmatic dependent launch: the next kernel of the stream may begin, as far as its own wait; the kernel before
-/// has ended and its results are visible.
-__device__ inline void let_kernel_behind_start() { asm volatile("griddepcontrol.launch_dependents;"); }
-__device__ inline void wait_for_kernel_ahead() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-/// The compiler keeps what it cannot compute again.
-__device__ inline void keep(uint32_t& v) { asm volatile("" : "+r"(v)); }
-
-/// Where things lie in a block's shared memory; bytes.
-template <int NTiles, int Warps, int Stages, bool Wide>
-struct FewShared {
-  static constexpr int kStage = kFewRows * 16 * kFewPieces, kScales = kFewRows * kScalePitch;
-  static constexpr int kPart = 128 * NTiles * 4;
-  static constexpr int kPipes = Warps * Stages * kStage, kX = kPipes + Warps * Stages * kScales;
-  static __host__ __device__ int x_row(int64_t k) { return int(k) * (Wide ? 2 : 1) + (Wide ? 64 : 32); }
-  static __host__ __device__ int x_scales(int64_t k, int rows) { return kX + rows * x_row(k); }
-  static __host__ __device__ int parts(int64_t k, int rows) {
-    return x_scales(k, rows) + int(k / kStep) * NTiles * 128;
-  }
-  static __host__ __device__ int experts(int64_t k, const FewPlan& plan) {
-    return parts(k, plan.x_capacity) + plan.most_shared_tiles * (plan.ways * kPart + 16);
-  }
-  static __host__ int bytes(int64_t k, const FewPlan& plan, int experts_count) {
-    return experts(k, plan) + experts_count * int(sizeof(WeightPointers)) + (experts_count + 1) * 8;
-  }
-};
 
 template <DType Type, int NTiles, int Warps, int Stages, bool Wide>
 __global__ void __launch_bounds__(32 * Warps, 1)
@@ -277,61 +221,7 @@ __global__ void __launch_bounds__(32 * Warps, 1)
   for (int number = begin_tile / plan.tiles; number <= last_pair; ++number) {
     const Pair pair = pair_of(number);
     __syncthreads();  // the rows before have been used
-    const int pieces = k / 16;
-    for (int i = threadIdx.x; i < pair.rows * pieces; i += kThreads) {
-      const int r = i / pieces, at = i % pieces;
-      const int64_t a = pair.first + r, row = p.x_row != nullptr ? p.x_row[a] : a;
-      const uint4 codes = *reinterpret_cast<const uint4*>(p.x + row * p.x_stride + pair.x_column + at * 16);
-      uint32_t two[2][2];  // lane, word: the columns of one lane and product lie side by side
-      if constexpr (Type == DType::f4_e2m1) {
-        two[0][0] = __byte_perm(codes.x, codes.y, 0x5140), two[0][1] = __byte_perm(codes.x, codes.y, 0x7362);
-        two[1][0] = __byte_perm(codes.z, codes.w, 0x5140), two[1][1] = __byte_perm(codes.z, codes.w, 0x7362);
-      } else {
-        two[0][0] = codes.x, two[0][1] = codes.y, two[1][0] = codes.z, two[1][1] = codes.w;
-      }
-      uint8_t* to = x_memory + r * x_row_bytes + at / 2 * kXGroup;
-      if constexpr (Wide) {
-        uint32_t wide[2][4];
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          widen_e4m3(two[h][0], wide[h][0], wide[h][1]);
-          widen_e4m3(two[h][1], wide[h][2], wide[h][3]);
-        }
-        if constexpr (Type == DType::f4_e2m1) {
-#pragma unroll
-          for (int h = 0; h < 2; ++h) {
-            *reinterpret_cast<uint4*>(to + (at % 2 * 2 + h) * 16) =
-                make_uint4(wide[h][0], wide[h][1], wide[h][2], wide[h][3]);
-          }
-        } else {
-#pragma unroll
-          for (int h = 0; h < 4; ++h) {
-            *reinterpret_cast<uint2*>(to + h * 16 + at % 2 * 8) =
-                make_uint2(wide[h / 2][h % 2 * 2], wide[h / 2][h % 2 * 2 + 1]);
-          }
-        }
-      } else {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          if constexpr (Type == DType::f4_e2m1) {
-            *reinterpret_cast<uint2*>(to + (at % 2 * 2 + h) * 8) = make_uint2(two[h][0], two[h][1]);
-          } else {
-            *reinterpret_cast<uint32_t*>(to + 2 * h * 8 + at % 2 * 4) = two[h][0];
-            *reinterpret_cast<uint32_t*>(to + (2 * h + 1) * 8 + at % 2 * 4) = two[h][1];
-          }
-        }
-      }
-    }
-    for (int i = threadIdx.x; i < pair.rows * k_steps; i += kThreads) {
-      const int r = i / k_steps, step = i % k_steps;
-      const int64_t a = pair.first + r, row = p.x_row != nullptr ? p.x_row[a] : a;
-      const uint32_t four =
-          *reinterpret_cast<const uint32_t*>(p.x_scales + row * p.x_scale_stride + pair.x_column / 32 + step * kGroups);
-      constexpr float kLacking = Type == DType::f4_e2m1 ? 0x1p14f : 1.0f;  // of widened weights
-      *reinterpret_cast<float4*>(x_scales + (step * kX + r) * 4) =
-          make_float4(scale_of(four, 0) * kLacking, scale_of(four, 1) * kLacking, scale_of(four, 2) * kLacking,
-                      scale_of(four, 3) * kLacking);
-    }
+    place_rows<Type, kX, kThreads, Wide>(p, k, pair.first, pair.rows, pair.x_column, x_row_bytes, x_memory, x_scales);
     __syncthreads();
 
 #pragma unroll 1
@@ -462,20 +352,7 @@ __global__ void __launch_bounds__(32 * Warps, 1)
         }
       }
       const int n_tile = pair.n_first + unit.tile * kFewRows;
-#pragma unroll
-      for (int n = 0; n < NTiles; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int r = 8 * n + 2 * t + i % 2, at = n_tile + g + 8 * (i / 2);
-          if (r >= pair.rows || at >= pair.n_end) continue;
-          const int64_t place = (pair.first + r) * p.out_stride + at;
-          if (p.out_type == DType::bf16) {
-            reinterpret_cast<Bf16*>(p.out)[place] = __float2bfloat16_rn(total[n][i]);
-          } else {
-            reinterpret_cast<float*>(p.out)[place] = total[n][i];
-          }
-        }
-      }
+      store_tile<NTiles>(p, pair.first, pair.rows, n_tile, pair.n_end, total);
     }
   }
   wait_copies<0>();
@@ -491,8 +368,7 @@ bool launch_few_kernel(cudaStream_t stream, const Product& p, int multiprocessor
   plan.scale_shift = 0;
   while (1 << plan.scale_shift < p.scale_rows) ++plan.scale_shift;
   if (1 << plan.scale_shift != p.scale_rows) return false;
-  int64_t pairs = (p.rows + kX - 1) / kX * p.groups;  // at most
-  if (p.begin != nullptr) pairs = std::min<int64_t>(p.rows, p.rows / kX + p.expert_count);
+  const int64_t pairs = most_row_tiles(p, kX) * p.groups;
   const int64_t of_block = (pairs * plan.tiles + multiprocessors - 1) / multiprocessors;
   plan.ways = of_block <= 8 && segments(p.k) <= 8 ? int(segments(p.k)) : 1;
   plan.most_shared_tiles = plan.ways > 1 ? int(of_block) : 0;
@@ -527,9 +403,11 @@ bool launch_few_product(Call& call, const Product& p, int x_rows) {
     return count;
   }();
   if (x_rows > 8) return launch_few_kernel<Type, 2, 16, 3, false>(call.stream(), p, multiprocessors);
-  const bool full = p.begin == nullptr || p.rows > 2 * p.expert_count;
-  if (Type == DType::f8_e4m3 || full) return launch_few_kernel<Type, 1, 12, 4, true>(call.stream(), p, multiprocessors);
-  return launch_few_kernel<Type, 1, 16, 3, true>(call.stream(), p, multiprocessors);
+  if constexpr (Type == DType::f4_e2m1) {
+    const bool few_of_each = p.begin != nullptr && p.rows <= 2 * p.expert_count;
+    if (few_of_each) return launch_few_kernel<Type, 1, 16, 3, true>(call.stream(), p, multiprocessors);
+  }
+  return launch_few_kernel<Type, 1, 12, 4, true>(call.stream(), p, multiprocessors);
 }
 
 }  // namespace fathom::cuda

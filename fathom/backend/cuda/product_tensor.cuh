@@ -23,10 +23,9 @@
 
 namespace fathom::cuda {
 
-constexpr int kChunk = 64;           // columns of a step
-constexpr int kStages = 4;           // chunks of x on their way
-constexpr int kRowBytes = 2 * 72;    // of a row of x in shared memory
-constexpr int kMostTiles = 1 << 16;  // counters of a queue
+constexpr int kChunk = 64;         // columns of a step
+constexpr int kStages = 4;         // chunks of x on their way
+constexpr int kRowBytes = 2 * 72;  // of a row of x in shared memory
 
 /// The split form's memory.
 struct Parts {
@@ -360,13 +359,12 @@ struct TileGrid {
 };
 inline TileGrid tile_grid(Call& call, const Product& p, int tile_n, int tile_x, bool split) {
   const int64_t n_tiles = (p.n / p.groups + tile_n - 1) / tile_n;
-  int64_t x_tiles = (p.rows + tile_x - 1) / tile_x;
-  if (p.begin != nullptr) x_tiles = std::min<int64_t>(p.rows, p.rows / tile_x + p.expert_count);  // experts' last tiles
+  const int64_t x_tiles = most_row_tiles(p, tile_x);
   TileGrid out;
   out.parts.segment_columns = segment_columns(p.k);
   out.parts.segments = segments(p.k);
   if (split && out.parts.segments > 1) {
-    check(n_tiles * x_tiles * p.groups <= kMostTiles, "a split product has at most 65,536 tiles");
+    check(n_tiles * x_tiles * p.groups <= DeviceQueue::kCounters, "a split product has at most 65,536 tiles");
     out.parts.sums = call.workspace<float>(out.parts.segments * p.rows * p.n);
     out.parts.arrived = call.counters();
   }
