@@ -8,49 +8,11 @@
 #include <cstring>
 
 #include "fathom/backend/cpu/isa.h"
+#include "fathom/backend/stored_matrix.h"
 #include "fathom/backend/tables_under_test.h"
 
 namespace fathom::cpu {
 namespace {
-
-/// A stored matrix that owns its bytes.
-struct Stored {
-  Tensor values, scales;
-  int scale_rows = 1;
-  operator Matrix() const { return scales.bytes.empty() ? Matrix(values) : Matrix(values, scales, scale_rows); }
-  /// Magnitudes only.
-  Stored absolute() const {
-    Stored out = *this;
-    const size_t step = values.dtype == DType::f32 ? 4 : values.dtype == DType::bf16 ? 2 : 1;
-    for (size_t i = step - 1; i < out.values.bytes.size(); i += step) {
-      out.values.bytes[i] &= values.dtype == DType::f4_e2m1 ? 0x77 : 0x7f;
-    }
-    return out;
-  }
-};
-
-/// Random elements: for the coded formats every code but NaN, scales within 2^-5 .. 2^5.
-Stored stored(DType dtype, int64_t rows, int64_t cols, int scale_rows, uint64_t seed) {
-  Stored out;
-  out.values = Tensor(dtype, rows, cols);
-  if (dtype == DType::f32 || dtype == DType::bf16) {
-    out.values = noise(dtype, rows, cols, seed);
-    return out;
-  }
-  uint32_t i = 0;
-  const auto random = [&] { return philox(seed, {i++, 0, 0, 3})[0]; };
-  for (auto& byte : out.values.bytes) {
-    byte = uint8_t(random() >> 8);
-    if (dtype == DType::f8_e4m3 && (byte & 0x7f) == 0x7f) byte ^= 1;
-  }
-  out.scale_rows = scale_rows;
-  out.scales = Tensor(DType::f8_e8m0, (rows + scale_rows - 1) / scale_rows, cols / 32);
-  for (auto& byte : out.scales.bytes) byte = uint8_t(122 + random() % 11);
-  return out;
-}
-Stored weight(DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
-  return stored(dtype, rows, cols, dtype == DType::f8_e4m3 ? 32 : 1, seed);
-}
 
 Tensor run(const Operations& ops, Queue& queue, const Stored& x, const Stored& w, DType out_dtype, int groups = 1) {
   Tensor out(out_dtype, x.values.rows, w.values.rows);
@@ -81,7 +43,8 @@ class ProductTest : public testing::TestWithParam<size_t> {
   void compare(DType x_dtype, DType w_dtype, int64_t rows, int64_t k, int64_t n, DType out_dtype, int groups = 1) {
     SCOPED_TRACE(testing::Message() << name_of(x_dtype) << " x " << name_of(w_dtype) << " rows " << rows << " K " << k
                                     << " N " << n << " out " << name_of(out_dtype));
-    const Stored x = stored(x_dtype, rows, k * groups, 1, uint64_t(rows + k)), w = weight(w_dtype, n, k, uint64_t(n));
+    const Stored x = stored(x_dtype, rows, k * groups, 1, uint64_t(rows + k)),
+                 w = stored_weight(w_dtype, n, k, uint64_t(n));
     const Tensor got = run(ops, queue, x, w, out_dtype, groups);
     const Tensor want = run(definition(), queue, x, w, DType::f32, groups);
     const Tensor size = run(definition(), queue, x.absolute(), w.absolute(), DType::f32, groups);
@@ -151,7 +114,7 @@ TEST_P(ProductTest, EveryCodeOfAWeightIsDecodedExactly) {
   // Row n of the weight is code n everywhere in column c; x picks one column, so the output is the value itself.
   for (const DType dtype : {DType::f8_e4m3, DType::f4_e2m1}) {
     const int64_t n = dtype == DType::f8_e4m3 ? 256 : 16;
-    Stored w = weight(dtype, n, 160, 1);
+    Stored w = stored_weight(dtype, n, 160, 1);
     for (int64_t r = 0; r < n; ++r) {
       for (int64_t b = 0; b < bytes_of(dtype, 160); ++b) {
         w.values.bytes[size_t(r * bytes_of(dtype, 160) + b)] = uint8_t(dtype == DType::f8_e4m3 ? r : r * 17);
@@ -205,7 +168,7 @@ TEST_P(ProductTest, EveryCodeOfAnActivationIsDecodedExactly) {
 TEST_P(ProductTest, EveryScaleOfAWeightIsExactAndItsNanIsNotLost) {
   for (const DType dtype : {DType::f8_e4m3, DType::f4_e2m1}) {
     const int scale_rows = dtype == DType::f8_e4m3 ? 32 : 1;
-    Stored w = weight(dtype, 256 * scale_rows, 32, 1);
+    Stored w = stored_weight(dtype, 256 * scale_rows, 32, 1);
     for (auto& byte : w.values.bytes) byte = dtype == DType::f8_e4m3 ? 0x38 : 0x22;  // 1.0
     for (size_t i = 0; i < 256; ++i) w.scales.bytes[i] = uint8_t(i);
     Stored x;
@@ -222,7 +185,7 @@ TEST_P(ProductTest, ANanInARowStaysInThatRow) {
   for (const DType x_dtype : kInputs) {
     for (const DType w_dtype : kWeights) {
       Stored x = stored(x_dtype, 9, 64, 1, 5);
-      const Stored w = weight(w_dtype, 40, 64, 6);
+      const Stored w = stored_weight(w_dtype, 40, 64, 6);
       const Tensor clean = run(ops, queue, x, w, DType::f32);
       if (x_dtype == DType::f8_e4m3) {
         x.values.bytes[4 * 64 + 40] = 0xff;
@@ -277,7 +240,7 @@ TEST_P(ProductTest, ARowHasTheSameBitsAloneAndInAnyBatchAndWithAnyThreads) {
     for (const DType w_dtype : kWeights) {
       for (const auto& [rows, k, n] : {std::array<int64_t, 3>{203, 288, 100}, {203, 96, 64}, {30, 1120, 64}}) {
         SCOPED_TRACE(testing::Message() << name_of(x_dtype) << " x " << name_of(w_dtype) << " K " << k);
-        expect_the_same_bits(ops, stored(x_dtype, rows, k, 1, 7), weight(w_dtype, n, k, 8));
+        expect_the_same_bits(ops, stored(x_dtype, rows, k, 1, 7), stored_weight(w_dtype, n, k, 8));
       }
     }
   }
@@ -294,14 +257,14 @@ TEST_P(ProductTest, NumbersOfAnySizeHaveTheSameBitsAloneAndInAnyBatch) {
         store(DType::bf16, x.values.bytes.data(), r * 96 + c, odd[size_t(r + c) % 9]);
       }
     }
-    expect_the_same_bits(ops, x, weight(w_dtype, 64, 96, 8));
+    expect_the_same_bits(ops, x, stored_weight(w_dtype, 64, 96, 8));
   }
 }
 
 TEST_P(ProductTest, ScalesOfAnySizeAgreeWithTheDefinitionAndHaveTheSameBitsInAnyBatch) {
   for (const DType w_dtype : {DType::f8_e4m3, DType::f4_e2m1}) {
     for (const DType x_dtype : {DType::bf16, DType::f8_e4m3}) {
-      Stored w = weight(w_dtype, 128, 96, 8);
+      Stored w = stored_weight(w_dtype, 128, 96, 8);
       uint32_t i = 0;
       for (auto& scale : w.scales.bytes) {
         // A first panel with usual scales, others with some far from 1.
@@ -323,7 +286,7 @@ TEST_P(ProductTest, ScalesOfAnySizeAgreeWithTheDefinitionAndHaveTheSameBitsInAny
 
 TEST_P(ProductTest, OutputRowsAndInputRowsMayLieApart) {
   for (const DType w_dtype : kWeights) {
-    const Stored w = weight(w_dtype, 40, 64, 1);
+    const Stored w = stored_weight(w_dtype, 40, 64, 1);
     const Tensor wide = noise(DType::bf16, 5, 100, 2);
     Tensor out(DType::bf16, 5, 64);
     std::fill(out.bytes.begin(), out.bytes.end(), uint8_t(0xee));
@@ -374,7 +337,7 @@ TEST_P(ProductTest, NothingPastAMatrixIsReadOrWritten) {
     for (const DType w_dtype : kWeights) {
       for (const int64_t k : {32, 64, 96, 160, 224, 288}) {
         for (const int64_t n : {1, 17, 33}) {
-          const Stored x = stored(x_dtype, 3, k, 1, 1), w = weight(w_dtype, n, k, 2);
+          const Stored x = stored(x_dtype, 3, k, 1, 1), w = stored_weight(w_dtype, n, k, 2);
           const PageEnd xv(x.values.bytes), xs(x.scales.bytes), wv(w.values.bytes), ws(w.scales.bytes);
           for (const int64_t rows : {1, 2, 3}) {
             const Tensor want = run(ops, queue, x, w, DType::bf16);
@@ -406,7 +369,7 @@ TEST_P(ProductTest, AnExpertsRowsAreThoseOfALinearOfItsWeight) {
     for (const bool gathered : {true, false}) {
       std::vector<Stored> experts;
       std::vector<Matrix> weights;
-      for (uint64_t e = 0; e < 5; ++e) experts.push_back(weight(w_dtype, n, k, e));
+      for (uint64_t e = 0; e < 5; ++e) experts.push_back(stored_weight(w_dtype, n, k, e));
       for (const Stored& e : experts) weights.push_back(e);
       // Expert 1 has no row, expert 3 more than a register tile.
       const std::vector<int32_t> begin{0, 4, 4, 5, 20, 23};

@@ -6,36 +6,10 @@
 #include <cstring>
 
 #include "fathom/backend/backend.h"
-#include "fathom/backend/owned_values.h"
+#include "fathom/backend/stored_matrix.h"
 
 namespace fathom {
 namespace {
-
-struct Stored {
-  Tensor values, scales;
-  int scale_rows;
-  operator Matrix() const { return Matrix(values, scales, scale_rows); }
-  Stored absolute() const {
-    Stored out = *this;
-    for (auto& byte : out.values.bytes) byte &= values.dtype == DType::f4_e2m1 ? 0x77 : 0x7f;
-    return out;
-  }
-};
-Stored stored(DType dtype, int64_t rows, int64_t cols, int scale_rows, uint64_t seed) {
-  Stored out{Tensor(dtype, rows, cols), Tensor(DType::f8_e8m0, (rows + scale_rows - 1) / scale_rows, cols / 32),
-             scale_rows};
-  uint32_t i = 0;
-  const auto random = [&] { return philox(seed, {i++, 0, 0, 3})[0]; };
-  for (auto& byte : out.values.bytes) {
-    byte = uint8_t(random() >> 8);
-    if (dtype == DType::f8_e4m3 && (byte & 0x7f) == 0x7f) byte ^= 1;
-  }
-  for (auto& byte : out.scales.bytes) byte = uint8_t(122 + random() % 11);
-  return out;
-}
-Stored weight(DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
-  return stored(dtype, rows, cols, dtype == DType::f8_e4m3 ? 32 : 1, seed);
-}
 
 Tensor run(const Operations& ops, Queue& queue, const Matrix& x, const Matrix& w, int groups = 1) {
   Tensor out(DType::f32, x.rows(), w.rows());
@@ -72,7 +46,7 @@ TEST_P(FewRowsTest, AgreesWithTheDefinition) {
                                                                               {2, 256, 512, 4},
                                                                               {11, 16, 30720, 1}}) {
     SCOPED_TRACE(testing::Message() << rows << " x " << n << " x " << k << ", groups " << groups);
-    const Stored x = stored(DType::f8_e4m3, rows, k * groups, 1, 3), w = weight(GetParam(), n, k, 4);
+    const Stored x = stored(DType::f8_e4m3, rows, k * groups, 1, 3), w = stored_weight(GetParam(), n, k, 4);
     const Operations definition = reference_operations();
     Queue host{1};
     const Tensor got = run(backend->ops, *queue, x, w, int(groups));
@@ -89,7 +63,7 @@ TEST_P(FewRowsTest, AgreesWithTheDefinition) {
 
 TEST_P(FewRowsTest, ARowHasTheSameBitsInAnyBatch) {
   for (const int64_t k : {512, 2304, 5120}) {
-    const Stored x = stored(DType::f8_e4m3, 47, k, 1, 5), w = weight(GetParam(), 72, k, 6);
+    const Stored x = stored(DType::f8_e4m3, 47, k, 1, 5), w = stored_weight(GetParam(), 72, k, 6);
     const Tensor all = run(backend->ops, *queue, x, w);
     for (const int64_t count : {1, 2, 8, 9, 16, 17, 32, 33}) {
       for (const int64_t begin : {int64_t(0), int64_t(5), 47 - count}) {
@@ -112,7 +86,7 @@ TEST_P(FewRowsTest, AnExpertsRowsAreThoseOfItsWeightAlone) {
     std::vector<Stored> weights;
     std::vector<int32_t> begin{0}, x_row;
     for (size_t e = 0; e < counts.size(); ++e) {
-      weights.push_back(weight(GetParam(), n, k, 10 + e));
+      weights.push_back(stored_weight(GetParam(), n, k, 10 + e));
       for (int64_t i = 0; i < counts[e]; ++i) x_row.push_back(int32_t((i * 7 + int64_t(e)) % 30));
       begin.push_back(int32_t(x_row.size()));
     }
@@ -138,7 +112,7 @@ TEST_P(FewRowsTest, AnExpertsRowsAreThoseOfItsWeightAlone) {
 // Each product of a chain begins before the one ahead has ended, and waits for its rows.
 TEST_P(FewRowsTest, AChainOfProductsAndQuantizersIsInOrder) {
   constexpr int64_t kSide = 1024;
-  const Stored start = stored(DType::f8_e4m3, 3, kSide, 1, 11), w = weight(GetParam(), kSide, kSide, 12);
+  const Stored start = stored(DType::f8_e4m3, 3, kSide, 1, 11), w = stored_weight(GetParam(), kSide, kSide, 12);
   const auto device = [&](const Tensor& host) {
     auto memory = backend->memory.allocate(int64_t(host.bytes.size()));
     backend->memory.copy(memory->data(), host.bytes.data(), int64_t(host.bytes.size()));

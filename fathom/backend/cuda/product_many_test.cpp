@@ -6,44 +6,10 @@
 
 #include "fathom/backend/backend.h"
 #include "fathom/backend/cuda/tiles.h"
-#include "fathom/backend/owned_values.h"
+#include "fathom/backend/stored_matrix.h"
 
 namespace fathom {
 namespace {
-
-/// A stored matrix that owns its bytes: every code but NaN, scales of 2^(low - 127) up to, exclusively, 2^(high - 127).
-struct Stored {
-  Tensor values, scales;
-  int scale_rows = 1;
-
-  Stored(DType dtype, int64_t rows, int64_t cols, int tile, uint64_t seed, int low = 122, int high = 133)
-      : values(dtype, rows, cols), scale_rows(tile) {
-    if (dtype == DType::bf16) {
-      values = noise(dtype, rows, cols, seed);
-      return;
-    }
-    uint32_t i = 0;
-    const auto random = [&] { return philox(seed, {i++, 0, 0, 3})[0] >> 8; };
-    for (auto& byte : values.bytes) {
-      byte = uint8_t(random());
-      if (dtype == DType::f8_e4m3 && (byte & 0x7f) == 0x7f) byte ^= 1;
-    }
-    scales = Tensor(DType::f8_e8m0, (rows + tile - 1) / tile, cols / 32);
-    for (auto& byte : scales.bytes) byte = uint8_t(uint32_t(low) + random() % uint32_t(high - low));
-  }
-  static Stored weight(DType dtype, int64_t rows, int64_t cols, uint64_t seed, int low = 122, int high = 133) {
-    return Stored(dtype, rows, cols, dtype == DType::f8_e4m3 ? 32 : 1, seed, low, high);
-  }
-  operator Matrix() const { return scales.bytes.empty() ? Matrix(values) : Matrix(values, scales, scale_rows); }
-  Stored absolute() const {
-    Stored out = *this;
-    const size_t step = values.dtype == DType::bf16 ? 2 : 1;
-    for (size_t i = step - 1; i < out.values.bytes.size(); i += step) {
-      out.values.bytes[i] &= values.dtype == DType::f4_e2m1 ? 0x77 : 0x7f;
-    }
-    return out;
-  }
-};
 
 class ManyRowsTest : public testing::Test {
  protected:
@@ -95,7 +61,7 @@ TEST_F(ManyRowsTest, AgreeWithTheDefinition) {
     for (const DType out : {kBf16, DType::f32}) {
       for (const auto& [rows, k] : {std::pair<int64_t, int64_t>{1000, 384}, {517, 128}, {2053, 1280}}) {
         SCOPED_TRACE(testing::Message() << name_of(w) << " rows " << rows << " K " << k << " out " << name_of(out));
-        compare_rows(Stored(w == kBf16 ? kBf16 : kFp8, rows, k, 1, 1), Stored::weight(w, 1346, k, 2), out);
+        compare_rows(stored(w == kBf16 ? kBf16 : kFp8, rows, k, 1, 1), stored_weight(w, 1346, k, 2), out);
       }
     }
   }
@@ -106,7 +72,7 @@ TEST_F(ManyRowsTest, ScalesOfWeightsMayBeLargeOrSmall) {
   for (const DType w : {kFp8, kFp4}) {
     for (const auto& [low, high] : {std::pair{120, 150}, {60, 80}, {127, 129}}) {
       SCOPED_TRACE(testing::Message() << name_of(w) << " scales from 2^" << low - 127);
-      compare_rows(Stored(kFp8, 600, 256, 1, 3), Stored::weight(w, 1346, 256, 4, low, high), DType::f32);
+      compare_rows(stored(kFp8, 600, 256, 1, 3), stored_weight(w, 1346, 256, 4, low, high), DType::f32);
     }
   }
 }
@@ -114,7 +80,7 @@ TEST_F(ManyRowsTest, ScalesOfWeightsMayBeLargeOrSmall) {
 TEST_F(ManyRowsTest, GroupsMeetTheirOwnColumns) {
   for (const DType w : {kFp8, kFp4, kBf16}) {
     SCOPED_TRACE(name_of(w));
-    compare_rows(Stored(w == kBf16 ? kBf16 : kFp8, 300, 8 * 128, 1, 5), Stored::weight(w, 8 * 288, 128, 6), kBf16, 8);
+    compare_rows(stored(w == kBf16 ? kBf16 : kFp8, 300, 8 * 128, 1, 5), stored_weight(w, 8 * 288, 128, 6), kBf16, 8);
   }
 }
 
@@ -129,9 +95,9 @@ TEST_F(ManyRowsTest, ExpertsHaveAnyNumberOfAssignments) {
   for (const bool gathered : {true, false}) {
     for (const DType type : {kFp4, kFp8, kBf16}) {
       SCOPED_TRACE(testing::Message() << name_of(type) << (gathered ? " gathered" : ""));
-      const Stored x(type == kBf16 ? kBf16 : kFp8, gathered ? x_rows : all, k, 1, 7);
+      const Stored x = stored(type == kBf16 ? kBf16 : kFp8, gathered ? x_rows : all, k, 1, 7);
       std::vector<Stored> owned;
-      for (size_t e = 0; e < counts.size(); ++e) owned.push_back(Stored::weight(type, n, k, 20 + e));
+      for (size_t e = 0; e < counts.size(); ++e) owned.push_back(stored_weight(type, n, k, 20 + e));
       const std::vector<Matrix> weights(owned.begin(), owned.end());
       Tensor out(kBf16, all, n);
       std::fill(out.bytes.begin(), out.bytes.end(), uint8_t(0xff));
@@ -157,7 +123,7 @@ TEST_F(ManyRowsTest, ExpertsHaveAnyNumberOfAssignments) {
 
 TEST_F(ManyRowsTest, ATileOfAnotherSizeChangesNoBit) {
   for (const DType w : {kFp8, kFp4, kBf16}) {
-    const Stored x(w == kBf16 ? kBf16 : kFp8, 8500, 128, 1, 8), weight = Stored::weight(w, 1346, 128, 9);
+    const Stored x = stored(w == kBf16 ? kBf16 : kFp8, 8500, 128, 1, 8), weight = stored_weight(w, 1346, 128, 9);
     Stored part = x;
     part.values.rows = 600;
     const int whole_tile = cuda::many_rows_tile(8500, 1346, 1, false),
@@ -171,7 +137,7 @@ TEST_F(ManyRowsTest, ATileOfAnotherSizeChangesNoBit) {
 TEST_F(ManyRowsTest, InABatchInvariantQueueARowHasTheBitsItHasAlone) {
   queue->batch_invariant = true;
   for (const DType w : {kFp8, kFp4, kBf16}) {
-    const Stored x(w == kBf16 ? kBf16 : kFp8, 1000, 2560, 1, 10), weight = Stored::weight(w, 1346, 2560, 11);
+    const Stored x = stored(w == kBf16 ? kBf16 : kFp8, 1000, 2560, 1, 10), weight = stored_weight(w, 1346, 2560, 11);
     const Tensor all = run(x, weight, DType::f32);
     for (const int64_t r : {0, 7, 999}) {
       Tensor alone(DType::f32, 1, 1346);
