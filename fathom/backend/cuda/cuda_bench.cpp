@@ -13,7 +13,7 @@
 namespace fathom {
 namespace {
 
-constexpr int64_t kHidden = 5120, kInner = 2304;
+constexpr int64_t kHidden = 5120, kInner = 2304, kVocabulary = 129280;
 constexpr int kLaunches = 20;
 
 // The device, its queue, and memory full of random bytes.
@@ -27,10 +27,11 @@ struct Device {
     if (!backend.ok()) state.SkipWithError(to_string(backend.error()).c_str());
     return backend.ok();
   }
-  Device() {
+  /// Not batch-invariant: products with many rows by the kernels that the engine does not take (product.cpp).
+  explicit Device(bool batch_invariant = true) {
     if (!backend.ok()) return;
     queue = std::move(*backend->open_queue(1));
-    queue->batch_invariant = false;  // the fastest kernels
+    queue->batch_invariant = batch_invariant;
     noise_bytes.resize(size_t(1) << 22);
     for (size_t i = 0; i < noise_bytes.size(); i += 4) {
       const uint32_t word = philox(1, {uint32_t(i), 0, 0, 0})[0];
@@ -114,8 +115,8 @@ void time(benchmark::State& state, Device& device, double bytes, double operatio
 
 void settle(benchmark::internal::Benchmark* b) { b->UseManualTime()->Iterations(5)->Unit(benchmark::kMicrosecond); }
 
-void Fp8Linear(benchmark::State& state) {
-  Device device;
+void fp8_linear(benchmark::State& state, bool batch_invariant) {
+  Device device(batch_invariant);
   if (!device.present(state)) return;
   const int64_t rows = state.range(0), n = state.range(1), k = state.range(2);
   std::vector<Matrix> weights;  // more of them than the L2 cache holds
@@ -127,36 +128,72 @@ void Fp8Linear(benchmark::State& state) {
          device.backend->ops.linear(*device.queue, {x, weights[size_t(i) % weights.size()], out, 1});
        });
 }
+void Fp8Linear(benchmark::State& state) { fp8_linear(state, true); }
+void Fp8LinearMany(benchmark::State& state) { fp8_linear(state, false); }
 BENCHMARK(Fp8Linear)
     ->ArgNames({"rows", "N", "K"})
     ->ArgsProduct({{1, 8, 16, 64, 128, 256, 512, 2048, 8192}, {4608}, {5120}})
     ->Apply(settle);
+BENCHMARK(Fp8LinearMany)
+    ->ArgNames({"rows", "N", "K"})
+    ->ArgsProduct({{256, 512, 2048, 8192}, {4608}, {5120}})
+    ->Apply(settle);
 
-void Bf16Head(benchmark::State& state) {
-  Device device;
+void bf16_linear(benchmark::State& state, bool batch_invariant, int64_t n, DType out_type) {
+  Device device(batch_invariant);
   if (!device.present(state)) return;
-  const int64_t rows = state.range(0), n = 129280, k = kHidden;
+  const int64_t rows = state.range(0), k = kHidden;
   const Matrix w(AnyView(device.random_bf16(n * k), DType::bf16, n, k));
   const Matrix x(AnyView(device.random_bf16(rows * k), DType::bf16, rows, k));
-  const AnyViewMut out = device.rows(DType::f32, rows, n);
-  time(state, device, double(n * k * 2 + rows * (2 * k + 4 * n)), 2.0 * double(rows) * double(n) * double(k), [&](int) {
-    device.backend->ops.linear(*device.queue, {x, w, out, 1});
-  });
+  const AnyViewMut out = device.rows(out_type, rows, n);
+  time(state, device, double(n * k * 2 + rows * 2 * k + bytes_of(out_type, rows * n)),
+       2.0 * double(rows) * double(n) * double(k), [&](int) {
+         device.backend->ops.linear(*device.queue, {x, w, out, 1});
+       });
 }
+void Bf16Head(benchmark::State& state) { bf16_linear(state, true, kVocabulary, DType::f32); }
+void Bf16HeadMany(benchmark::State& state) { bf16_linear(state, false, kVocabulary, DType::f32); }
+void Bf16LinearMany(benchmark::State& state) { bf16_linear(state, false, 4608, DType::bf16); }
 BENCHMARK(Bf16Head)->ArgName("rows")->Arg(1)->Arg(64)->Arg(256)->Apply(settle);
+BENCHMARK(Bf16HeadMany)->ArgName("rows")->Arg(256)->Apply(settle);
+BENCHMARK(Bf16LinearMany)->ArgName("rows")->Arg(8192)->Apply(settle);
 
-// A projection of 384 experts; each row has six of them, spread evenly. Up (and gate): experts find their rows among
-// all; down: the rows are the assignments themselves.
-void experts(benchmark::State& state, int64_t n, int64_t k, bool gathered) {
-  Device device;
+// The expert of each assignment, six of 384 a row: one after the other, so that all have equally many; at random, as a
+// router may give them; or from 16 rows (the first expert) to 240, of 128 on average.
+enum class Routing { even, random, uneven };
+constexpr int64_t kExperts = 384, kChosen = 6;
+std::vector<int64_t> routed(Routing routing, int64_t assignments) {
+  std::vector<int64_t> out;
+  if (routing == Routing::uneven) {
+    double share = 0;  // of all assignments, up to and with expert e
+    for (int64_t e = 0; e < kExperts; ++e) {
+      share += (16 + 224 * double(e) / double(kExperts - 1)) / (128 * double(kExperts));
+      out.resize(size_t(share * double(assignments)), e);
+    }
+    out.resize(size_t(assignments), kExperts - 1);
+    return out;
+  }
+  for (int64_t a = 0; a < assignments; ++a) {
+    // At random: a row's six are different, because the experts are dealt to six piles.
+    const int64_t drawn = int64_t(philox(9, {uint32_t(a), 0, 0, 0})[0]) % (kExperts / kChosen);
+    out.push_back(routing == Routing::even ? a * 97 % kExperts : drawn * kChosen + a % kChosen);
+  }
+  return out;
+}
+
+// A projection of 384 experts. Up (and gate): experts find their rows among all; down: the rows are the assignments
+// themselves.
+void experts(benchmark::State& state, int64_t n, int64_t k, bool gathered, Routing routing, bool batch_invariant) {
+  Device device(batch_invariant);
   if (!device.present(state)) return;
-  const int64_t rows = state.range(0), experts = 384, assignments = rows * 6;
+  const int64_t rows = state.range(0), experts = kExperts, assignments = rows * kChosen;
   const Matrix all = device.fp4(experts * n, k);
   std::vector<Matrix> weights;
   for (int64_t e = 0; e < experts; ++e) weights.push_back(all.slice(e * n, n));
   std::vector<int32_t> begin(size_t(experts) + 1, 0), x_row;
   std::vector<std::vector<int32_t>> of(static_cast<size_t>(experts));
-  for (int64_t a = 0; a < assignments; ++a) of[size_t(a * 97 % experts)].push_back(int32_t(a / 6));
+  const std::vector<int64_t> expert = routed(routing, assignments);
+  for (int64_t a = 0; a < assignments; ++a) of[size_t(expert[size_t(a)])].push_back(int32_t(a / kChosen));
   int64_t used = 0;
   for (int64_t e = 0; e < experts; ++e) {
     x_row.insert(x_row.end(), of[size_t(e)].begin(), of[size_t(e)].end());
@@ -174,8 +211,12 @@ void experts(benchmark::State& state, int64_t n, int64_t k, bool gathered) {
        2.0 * double(assignments) * double(n) * double(k),
        [&](int) { device.backend->ops.grouped_linear(*device.queue, op); });
 }
-void Fp4Experts(benchmark::State& state) { experts(state, kInner, kHidden, true); }
-void Fp4ExpertsDown(benchmark::State& state) { experts(state, kHidden, kInner, false); }
+void Fp4Experts(benchmark::State& state) { experts(state, kInner, kHidden, true, Routing::even, true); }
+void Fp4ExpertsRandom(benchmark::State& state) { experts(state, kInner, kHidden, true, Routing::random, true); }
+void Fp4ExpertsDown(benchmark::State& state) { experts(state, kHidden, kInner, false, Routing::even, true); }
+void Fp4ExpertsMany(benchmark::State& state) { experts(state, kInner, kHidden, true, Routing::even, false); }
+void Fp4ExpertsDownMany(benchmark::State& state) { experts(state, kHidden, kInner, false, Routing::even, false); }
+void Fp4ExpertsUnevenMany(benchmark::State& state) { experts(state, kInner, kHidden, true, Routing::uneven, false); }
 BENCHMARK(Fp4Experts)
     ->ArgName("rows")
     ->Arg(1)
@@ -186,7 +227,11 @@ BENCHMARK(Fp4Experts)
     ->Arg(2048)
     ->Arg(8192)
     ->Apply(settle);
+BENCHMARK(Fp4ExpertsRandom)->ArgName("rows")->Arg(64)->Arg(256)->Apply(settle);
 BENCHMARK(Fp4ExpertsDown)->ArgName("rows")->Arg(64)->Arg(1024)->Arg(2048)->Arg(8192)->Apply(settle);
+BENCHMARK(Fp4ExpertsMany)->ArgName("rows")->Arg(2048)->Arg(8192)->Apply(settle);
+BENCHMARK(Fp4ExpertsDownMany)->ArgName("rows")->Arg(8192)->Apply(settle);
+BENCHMARK(Fp4ExpertsUnevenMany)->ArgName("rows")->Arg(8192)->Apply(settle);
 
 void LatentAttentionDecode(benchmark::State& state) {
   Device device;
@@ -229,7 +274,15 @@ void LatentAttentionDecode(benchmark::State& state) {
   time(state, device, double(rows) * (128 * 528 + 512 * 288 + 2 * 2 * 64 * 512), double(rows) * 2 * 2 * 64 * 640 * 512,
        [&](int) { device.backend->ops.latent_attention(*device.queue, op); });
 }
-BENCHMARK(LatentAttentionDecode)->ArgName("rows")->Arg(1)->Arg(64)->Arg(256)->Arg(512)->Arg(4096)->Apply(settle);
+BENCHMARK(LatentAttentionDecode)
+    ->ArgName("rows")
+    ->Arg(1)
+    ->Arg(64)
+    ->Arg(256)
+    ->Arg(512)
+    ->Arg(2048)
+    ->Arg(4096)
+    ->Apply(settle);
 
 // Decode: every row is a sequence of its own with `keys` visible entries.
 void Select(benchmark::State& state) {
@@ -369,7 +422,7 @@ BENCHMARK(GroupByExpertOf)->ArgName("rows")->Arg(1)->Arg(256)->Arg(8192)->Apply(
 void SampleOf(benchmark::State& state) {
   Device device;
   if (!device.present(state)) return;
-  const int64_t rows = state.range(0), vocabulary = 129280;
+  const int64_t rows = state.range(0), vocabulary = kVocabulary;
   std::vector<float> logits = noise(vocabulary, 3);
   for (float& v : logits) v *= 12;
   std::vector<RowSampling> settings(static_cast<size_t>(rows));
