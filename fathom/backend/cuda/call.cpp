@@ -14,6 +14,7 @@ std::atomic<int64_t> moves{0};
 }  // namespace
 
 int64_t workspace_moves() { return moves; }
+void end_recordings() { ++moves; }
 
 void Workspace::reset() {
   if (chunks_.size() > 1) {  // the last call found out how much is needed: next time it is one piece
@@ -73,6 +74,9 @@ void* Call::place(const void* memory, int64_t bytes, bool written) {
     return const_cast<void*>(table);
   }
   if (is_reachable(memory)) return const_cast<void*>(memory);
+  cudaStreamCaptureStatus recording{};
+  expect(cudaStreamIsCapturing(queue_.stream, &recording), operation_);
+  check(recording == cudaStreamCaptureStatusNone, "a recorded step has no views of the process's own memory");
   staged_ = true;
   void* device = queue_.workspace.take(bytes);
   // An output is brought over too: rows may lie apart, and what lies between them stays. The source may change once

@@ -1,7 +1,7 @@
 // fathom/backend/cuda/call.h
 // One call of an operation on the device: where its views lie for the kernels. Memory that the GPU reaches is used in
 // place. Ordinary host memory (tests, small arrays of the engine) is copied to the device first and, for outputs, back
-// afterwards; then the call waits. A captured step must not stage anything: `staged()` says so.
+// afterwards; then the call waits. While a step is recorded nothing may be staged: that ends the program.
 #pragma once
 #include <vector>
 
@@ -44,7 +44,6 @@ class Call {
   Call& operator=(const Call&) = delete;
 
   cudaStream_t stream() const { return queue_.stream; }
-  bool staged() const { return staged_; }
   bool batch_invariant() const { return queue_.batch_invariant; }
   /// Device memory until the end of the call; not cleared.
   template <class T>

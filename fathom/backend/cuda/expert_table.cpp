@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fathom/backend/cuda/device_memory.h"
+#include "fathom/backend/cuda/workspace_moves.h"
 
 namespace fathom::cuda {
 namespace {
@@ -75,8 +76,13 @@ ExpertTable expert_table(Call& call, std::span<const Matrix> weights) {
   auto device = allocate_device(int64_t(weights.size() * sizeof(WeightPointers)));
   if (!device) return staged(call, weights);
   // Who reads the old addresses is done first: copy() comes after everything that was queued.
-  if (all.by_place.size() >= kMostKept) all.by_place.clear();
-  Kept& kept = all.by_place[weights.data()];
+  if (all.by_place.size() >= kMostKept) {
+    all.by_place.clear();
+    end_recordings();
+  }
+  const auto [at, fresh] = all.by_place.try_emplace(weights.data());
+  if (!fresh) end_recordings();
+  Kept& kept = at->second;
   kept = {};
   for (const Matrix& weight : weights) {
     kept.pointers.push_back({weight.values.data, weight.scales.data});
