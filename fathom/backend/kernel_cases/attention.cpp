@@ -45,17 +45,11 @@ struct AttentionPast {
 Result<KernelRun> attention_rows(const Attention& a, const AttentionPast& past, bool cold, int64_t rows) {
   auto memory = std::make_shared<CaseMemory>();
   memory->keep(past.memory);
-  const int64_t entries = past.latents.blocks * kPerBlock, position = entries - 1, keys = a.window + a.top_k;
+  const int64_t entries = past.latents.blocks * kPerBlock, position = entries - 1;
   LatentAttention op;
   op.heads = int(a.heads);
   op.queries = memory->tensor(DType::bf16, rows, a.heads * a.channels);
   op.out = memory->tensor(DType::bf16, rows, a.heads * a.channels);
-  KernelWork work = on_activations(memory->bytes, 4.0 * double(rows * a.heads * a.channels * keys));
-  const int64_t read = rows * (a.window * past.ring.entry_bytes + a.top_k * past.latents.region.entry_bytes);
-  (cold ? work.memory_bytes : work.cache_bytes) += read;
-  if (!cold) work.cache_footprint += past.memory->bytes;
-  work.large_pages = past.memory->large_pages;
-  work.arithmetic = Arithmetic::bf16;
   op.rows = memory->row_set(std::vector<std::pair<int64_t, int64_t>>(size_t(rows), {position, 1}));
   op.fresh_rows = memory->row_set(std::vector<std::pair<int64_t, int64_t>>(size_t(rows), {0, 0}));
   op.window_format = RowFormat::q8;
@@ -73,6 +67,7 @@ Result<KernelRun> attention_rows(const Attention& a, const AttentionPast& past, 
     list.insert(list.end(), chosen.begin(), chosen.end());
   }
   op.entries = memory->numbers(std::move(list), a.top_k);
+  const KernelWork work = work_of(op, cold ? 0 : past.memory->bytes, past.memory->large_pages);
   // From call to call the sequences' blocks lie elsewhere, and other slots are theirs: nothing comes again at once.
   for (int64_t b = 0; b < 2 * past.latents.blocks; ++b) order.push_back(int32_t(b % past.latents.blocks));
   for (int64_t i = 0; i < past.slots + rows; ++i) slots.push_back(int32_t(i * kStep % past.slots));

@@ -58,6 +58,7 @@ class WeightCopies {
                                                     bool large_pages, int64_t least = 1, int tile = 32);
   int64_t count() const { return int64_t(copies_.size()); }
   int64_t bytes() const { return bytes_; }  // of one copy, scales included
+  int64_t all_bytes() const { return bytes_ * count(); }
   const Matrix& at(int64_t i) const { return copies_[size_t(i % count())]; }
 
  private:
@@ -102,6 +103,18 @@ Result<KernelRun> repeats(std::shared_ptr<CaseMemory> memory, Op op) {
   if (memory->error) return *memory->error;
   const KernelWork work = WorkReader(Memory{})(op);
   return repeats<Entry>(std::move(memory), work, op, [](Op&, int64_t) {});
+}
+
+/// The work of one call as its arrays tell it, for a case in which caches hold what it reads beside activations:
+/// copies or pasts of `footprint` bytes that calls take in turn. 0: no cache does.
+template <class Op>
+KernelWork work_of(const Op& op, int64_t footprint, bool large_pages) {
+  KernelWork work = WorkReader(Memory{})(op);
+  work.large_pages = large_pages;
+  if (footprint == 0) return work;
+  work.cache_bytes += std::exchange(work.memory_bytes, 0);
+  work.cache_footprint += footprint;
+  return work;
 }
 
 /// Work of an operation on activations only: `bytes` read and written, once each, and as many gone over again.

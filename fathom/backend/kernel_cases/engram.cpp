@@ -49,11 +49,6 @@ Result<KernelRun> gather_rows(const Lookup& m, const std::shared_ptr<WeightCopie
   EngramGather op;
   op.codes = {memory->raw(rows * columns * m.channels), DType::f8_e4m3, rows, columns * m.channels};
   op.scales = {memory->raw(rows * columns * groups), DType::f8_e8m0, rows, columns * groups};
-  KernelWork work = on_activations(memory->bytes + 8 * rows * columns, 0);
-  const int64_t read = rows * columns * (m.channels + groups);
-  (cold ? work.memory_bytes : work.cache_bytes) += read;
-  work.large_pages = large;
-  if (!cold) work.cache_footprint += table->bytes();
   // Half of the table at a time, and from call to call another half, so that the same rows do not come again.
   const int64_t half = m.rows / 2;
   std::vector<int64_t> index;
@@ -61,6 +56,7 @@ Result<KernelRun> gather_rows(const Lookup& m, const std::shared_ptr<WeightCopie
     index.push_back(int64_t(uint64_t(philox(1, {uint32_t(at), 0, 0, 0})[0]) * uint64_t(half) >> 32));
   }
   op.index = memory->numbers(std::move(index), columns);
+  const KernelWork work = work_of(op, cold ? 0 : table->bytes(), large);
   return repeats<&Operations::engram_gather>(memory, work, op, [table, half](EngramGather& call, int64_t i) {
     call.table = table->at(0).slice(i * kStep % half, half);
   });

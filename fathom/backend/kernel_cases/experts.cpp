@@ -103,11 +103,8 @@ Result<KernelRun> gate_rows(const Mixture& m, const std::shared_ptr<WeightCopies
   op.scale = 1.5f;
   op.experts = memory->numbers(std::vector<int32_t>(size_t(rows * m.chosen)), m.chosen);
   op.weights = memory->floats(rows, m.chosen);
-  KernelWork work = on_activations(memory->bytes, 2.0 * double(rows * m.experts * m.hidden));
-  (cold ? work.memory_bytes : work.cache_bytes) += weights->bytes();
-  work.large_pages = large;
-  if (!cold) work.cache_footprint += weights->bytes() * weights->count();
-  work.arithmetic = Arithmetic::bf16;
+  op.weight = weights->at(0).values;
+  const KernelWork work = work_of(op, cold ? 0 : weights->all_bytes(), large);
   return repeats<&Operations::gate>(memory, work, op,
                                     [weights](Gate& call, int64_t i) { call.weight = weights->at(i).values; });
 }

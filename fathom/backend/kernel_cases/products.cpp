@@ -48,15 +48,8 @@ Result<KernelRun> linear_rows(const Shape& shape, const std::shared_ptr<WeightCo
   op.x = memory->rows(shape.x, rows, shape.k * shape.groups);
   op.out = memory->tensor(DType::bf16, rows, shape.n);
   op.groups = shape.groups;
-  KernelWork work = on_activations(memory->bytes, 2.0 * double(rows * shape.n * shape.k));
-  if (cold) {
-    work.memory_bytes = weights->bytes();
-    work.large_pages = large_pages;
-  } else {
-    work.cache_bytes += weights->bytes();
-    work.cache_footprint += weights->bytes() * weights->count();
-  }
-  work.arithmetic = Arithmetic::bf16;
+  op.weight = weights->at(0);
+  const KernelWork work = work_of(op, cold ? 0 : weights->all_bytes(), large_pages);
   return repeats<&Operations::linear>(memory, work, op,
                                       [weights](Linear& call, int64_t i) { call.weight = weights->at(i); });
 }

@@ -41,9 +41,8 @@ Result<KernelRun> rope_rows(const Turned& t, int64_t rows) {
   op.positions = memory->numbers(std::move(positions));
   const View<float, 1> kept = memory->numbers(std::move(frequencies));
   op.frequencies = {kept.data, size_t(kept.shape[0])};
-  // Turned channels are read and written; four products and two sums a pair, beside sine and cosine once a row.
-  KernelWork work = on_activations(4 * rows * t.heads * t.turned, 3.0 * double(rows * t.heads * t.turned));
-  work.cache_footprint = memory->bytes;
+  KernelWork work = WorkReader(Memory{})(op);
+  work.cache_footprint = memory->bytes;  // of all channels, some of which are turned
   return repeats<&Operations::rope>(memory, work, op);
 }
 

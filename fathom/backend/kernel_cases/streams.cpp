@@ -25,13 +25,8 @@ Result<KernelRun> mixes_rows(const Site& site, const std::shared_ptr<WeightCopie
   op.comb = memory->floats(rows, kStreams * kStreams);
   op.scale = memory->numbers(std::vector<float>{0.5f, 1, 1.5f});
   op.base = memory->numbers(std::vector<float>(size_t(kMixes), 0.1f));
-  // The products, the sum of squares, and 20 rounds over a 4 x 4 matrix: a sum and a division each way.
-  const double sinkhorn = double(op.iterations) * 4 * kStreams * kStreams;
-  KernelWork work =
-      on_activations(memory->bytes, double(rows) * (2.0 * double(kMixes * width) + 2.0 * double(width) + sinkhorn));
-  (cold ? work.memory_bytes : work.cache_bytes) += fn->bytes();
-  work.large_pages = large;
-  if (!cold) work.cache_footprint += fn->bytes() * fn->count();
+  op.fn = fn->at(0).values;
+  const KernelWork work = work_of(op, cold ? 0 : fn->all_bytes(), large);
   return repeats<&Operations::stream_mixes>(memory, work, op,
                                             [fn](StreamMixes& call, int64_t i) { call.fn = fn->at(i).values; });
 }
@@ -52,10 +47,8 @@ Result<KernelRun> spread_rows(const Site& site, int64_t rows) {
   op.post = memory->floats(rows, kStreams);
   op.comb = memory->numbers(std::vector<float>(size_t(rows * kStreams * kStreams), 0.25f), kStreams * kStreams);
   op.streams = memory->tensor(kBf16, rows, kStreams * site.hidden);
-  const int64_t again = rows * (kStreams * site.hidden * 2 + kStreams * kStreams * 4);  // streams written, comb read
-  const double operations = 2.0 * double(rows * kStreams * (kStreams + 1) * site.hidden);
-  KernelWork work = on_activations(memory->bytes + again, operations);
-  work.cache_footprint = memory->bytes;
+  KernelWork work = WorkReader(Memory{})(op);
+  work.cache_footprint = memory->bytes;  // streams are read and written
   return repeats<&Operations::stream_spread>(memory, work, op);
 }
 
