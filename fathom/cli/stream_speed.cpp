@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <span>
 
 #include "fathom/backend/backend.h"
 #include "fathom/base/philox.h"

@@ -2,7 +2,6 @@
 // What `fathom plan --experts disk` measures of this computer: products of the backend that will run, and experts read
 // from the checkpoint's own files by the very stream that will read them.
 #pragma once
-#include <span>
 #include <string>
 #include <vector>
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "fathom/net/data_url.h"
-#include "fathom/net/public_address.h"
+#include "fathom/net/http_message.h"
 
 namespace fathom {
 namespace {

@@ -1,6 +1,5 @@
 #include "fathom/server/trace_context.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <random>
 
