@@ -83,6 +83,7 @@ BenchRow row_of(const StepCase& c, const StepTimes& times, const StepBench& benc
   row.replay = name_of(c.replay);
   row.numerics = bench.numerics().name;
   row.backend = bench.backend_name();
+  row.batch_invariant = bench.batch_invariant();
   row.threads = bench.threads();
   std::vector<double> sorted = times.seconds;
   std::sort(sorted.begin(), sorted.end());
@@ -298,18 +299,22 @@ Result<int> drafts_of(const Settings& s, bool decode, const ModelConfig& config)
 /// With room for the largest of `cases`.
 Result<StepBench> open_bench(const Settings& s, const Common& common, const LoadedModel& model,
                              const std::vector<StepCase>& cases) {
-  int64_t context = 0, sequences = 0;
+  StepBenchOptions options;
+  if (s.engine.numerics) options.numerics = numerics_of(*s.engine.numerics);
+  options.batch_invariant = s.engine.batch_invariant;
+  options.step_rows = s.engine.step_rows;
+  options.per_operation = s.per_operation;
+  options.stream = stream_options(s.engine);
   for (const StepCase& c : cases) {
     const int64_t most = c.cached + (c.decode ? (c.length + 1) * (1 + c.drafts) + 1 : c.length);
-    context = std::max(context, most);
-    sequences = std::max(sequences, c.batch);
+    options.context = std::max(options.context, most);
+    options.sequences = std::max(options.sequences, c.batch);
   }
-  if (s.engine.context && context > *s.engine.context) {
-    return usage("a case takes " + with_commas(context) + " tokens", "--context",
+  if (s.engine.context && options.context > *s.engine.context) {
+    return usage("a case takes " + with_commas(options.context) + " tokens", "--context",
                  "it allows " + with_commas(*s.engine.context) + "; pass smaller --lengths or --cached");
   }
-  auto bench = StepBench::open(model, common, numerics_of(s.engine.numerics).value_or(kReferenceNumerics), context,
-                               sequences, s.engine.step_rows, s.per_operation, stream_options(s.engine));
+  auto bench = StepBench::open(model, common, options);
   if (!bench) return bench.error();
   if (s.engine.memory_limit && bench->cache_bytes() > s.engine.memory_limit->count) {
     return Error{ErrorCode::out_of_memory,

@@ -139,6 +139,7 @@ Json to_json(const BenchRow& r) {
   if (r.stream) tree.set("expert_stream", to_json(*r.stream));
   if (r.launch_ms) tree.set("launch_ms", Json::of(*r.launch_ms));
   if (r.copied) tree.set("past", Json::of("copied"));
+  tree.set("batch_invariant", Json::of(r.batch_invariant));
   if (r.operations.empty()) return tree;
   tree.set("operations", operations_of(r));
   tree.set("whole", whole_of(r));

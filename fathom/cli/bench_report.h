@@ -30,6 +30,7 @@ struct BenchRow {
   std::optional<StreamStatistics> stream;  // of streamed experts, all measured repeats; only in JSON and in a line
   std::optional<double> launch_ms;         // StepTimes::launch_seconds; only in JSON and in the table of operations
   bool copied = false;                     // the past: --past copied; only in JSON
+  bool batch_invariant = true;             // only in JSON
   // Of --per-operation, a prompt or a step; only in JSON and in their own table.
   std::vector<OperationTime> operations;
   std::optional<MachinePeaks> peaks;

@@ -239,9 +239,9 @@ EngineOptions to_engine_options(const EngineSettings& s, const Common& common) {
   options.backend = common.backend;
   options.stream_experts = stream_options(s);
   options.threads = int(common.threads.value_or(0));
-  options.numerics = numerics_of(s.numerics).value_or(kReferenceNumerics);
+  if (s.numerics) options.numerics = numerics_of(*s.numerics);
   options.context = s.context.value_or(0);
-  options.sequences = int(s.sequences.value_or(common.backend == "cuda" ? 256 : 16));
+  options.sequences = int(s.sequences.value_or(-1));
   options.step_rows = s.step_rows;
   options.replay = replay_mode_of(s.replay).value_or(ReplayMode::compact);
   options.verification = s.sampling == "transparent" ? Verification::transparent : Verification::rejection;
@@ -251,6 +251,7 @@ EngineOptions to_engine_options(const EngineSettings& s, const Common& common) {
   options.record = s.record;
   options.step_times = cache_folder("step-times");
   options.memory_limit_bytes = s.memory_limit ? s.memory_limit->count : 0;
+  options.batch_invariant = s.batch_invariant;
   options.prefix_cache = !s.no_prefix_cache;
   options.metrics = s.metrics;
   options.log = s.log;
@@ -286,9 +287,10 @@ Result<Engine> open_engine(const LoadedModel& model, const EngineSettings& setti
   append_json_string(name, model.name);  // it may have blanks
   log(common, LogLevel::info,
       "model=" + name + " backend=" + engine->backend_name() + " threads=" + std::to_string(used.threads) +
-          " numerics=" + used.numerics.name + " context_tokens=" + std::to_string(used.context) +
+          " numerics=" + used.numerics->name + " context_tokens=" + std::to_string(used.context) +
           " sequences=" + std::to_string(used.sequences) + " drafts=" + std::to_string(used.drafts) +
-          " replay=" + name_of(used.replay) + " cache_bytes=" + std::to_string(engine->cache_bytes()));
+          " replay=" + name_of(used.replay) + " batch_invariant=" + (used.batch_invariant ? "yes" : "no") +
+          " cache_bytes=" + std::to_string(engine->cache_bytes()));
   return engine;
 }
 

@@ -41,7 +41,7 @@ struct EngineSettings {
   int64_t step_rows = 2048;
   std::string step_policy = "mixed";
   std::string replay = "compact";
-  std::string numerics = "reference";
+  std::optional<std::string> numerics;
   std::string sampling = "rejection";
   std::string drafts = "auto";
   bool batch_invariant = false;

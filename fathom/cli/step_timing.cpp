@@ -277,42 +277,43 @@ StepBench::StepBench(StepBench&&) noexcept = default;
 StepBench& StepBench::operator=(StepBench&&) noexcept = default;
 StepBench::~StepBench() = default;
 
-Result<StepBench> StepBench::open(const LoadedModel& loaded, const Common& common, const Numerics& numerics,
-                                  int64_t context, int64_t sequences, int64_t step_rows, bool per_operation,
-                                  const std::optional<StreamOptions>& stream) {
-  if (const int64_t most = loaded.opened.config.max_position_embeddings; context > most) {
+Result<StepBench> StepBench::open(const LoadedModel& loaded, const Common& common, const StepBenchOptions& options) {
+  if (const int64_t most = loaded.opened.config.max_position_embeddings; options.context > most) {
     return Error{ErrorCode::usage,
-                 "context of " + with_commas(context) + " tokens exceeds the model's " + with_commas(most),
+                 "context of " + with_commas(options.context) + " tokens exceeds the model's " + with_commas(most),
                  "--lengths, --cached", "pass smaller values"};
   }
   auto state = std::make_unique<State>();
   auto backend = open_backend(common.backend);
   if (!backend) return backend.error();
   state->backend = std::move(*backend);
-  state->per_operation = per_operation;
-  if (per_operation) state->backend.ops = timed_operations(state->backend.ops);
-  auto model = Model::load(loaded.opened.checkpoint, state->backend,
-                           {numerics, loaded.token_map, stream, loaded.draw_seed, true});
+  state->per_operation = options.per_operation;
+  if (options.per_operation) state->backend.ops = timed_operations(state->backend.ops);
+  const bool device = !state->backend.memory.host_visible;
+  auto model = Model::load(
+      loaded.opened.checkpoint, state->backend,
+      {options.numerics.value_or(default_numerics(device)), loaded.token_map, options.stream, loaded.draw_seed, true});
   if (!model) return model.error();
   state->model.emplace(std::move(*model));
   auto queue = state->backend.open_queue(int(common.threads.value_or(usable_cpus())));
   if (!queue) return queue.error();
   state->queue = std::move(*queue);
-  if (per_operation) {
+  state->queue->batch_invariant = options.batch_invariant || !device;
+  if (options.per_operation) {
     const Instruments instruments = instruments_of(state->backend);
     auto peaks = instruments.peaks(*state->queue);
     if (!peaks) return peaks.error();
     state->peaks = std::move(*peaks);
     state->clock = instruments.open_clock(*state->queue);
   }
-  const auto blocks = int32_t(blocks_for(context) * sequences);
-  auto memory =
-      CacheMemory::allocate(state->backend.memory, lay_out(state->model->page_specs()), blocks, int32_t(sequences));
+  const auto blocks = int32_t(blocks_for(options.context) * options.sequences);
+  auto memory = CacheMemory::allocate(state->backend.memory, lay_out(state->model->page_specs()), blocks,
+                                      int32_t(options.sequences));
   if (!memory) return memory.error();
   state->memory = std::move(*memory);
-  state->pools.emplace(blocks, int32_t(sequences));
+  state->pools.emplace(blocks, int32_t(options.sequences));
   state->builder.emplace(state->model->config().engram_max_ngram_size - 1);
-  state->step_rows = step_rows;
+  state->step_rows = options.step_rows;
   return StepBench(std::move(state));
 }
 
@@ -369,6 +370,7 @@ Result<StepTimes> StepBench::run(const StepCase& c, int64_t warmup, int64_t repe
 std::string StepBench::backend_name() const { return state_->backend.name; }
 int StepBench::threads() const { return state_->queue->pool.threads(); }
 const Numerics& StepBench::numerics() const { return state_->model->numerics(); }
+bool StepBench::batch_invariant() const { return state_->queue->batch_invariant; }
 int64_t StepBench::cache_bytes() const { return state_->memory.bytes(); }
 const std::optional<MachinePeaks>& StepBench::peaks() const { return state_->peaks; }
 

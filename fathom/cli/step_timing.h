@@ -40,16 +40,22 @@ struct StepTimes {
   std::optional<StreamStatistics> stream;  // of all measured repeats; nothing unless experts are streamed
 };
 
+struct StepBenchOptions {
+  std::optional<Numerics> numerics = {};  // none: default_numerics of the backend
+  bool batch_invariant = false;           // EngineOptions::batch_invariant
+  int64_t context = 0;                    // tokens of each of
+  int64_t sequences = 0;                  // as many sequences
+  int64_t step_rows = 0;                  // most rows of a prompt step
+  bool per_operation = false;             // times every operation too, which costs a prompt or step about 20 us, counts
+                                          // its work in one run more, and measures the machine's peaks
+  std::optional<StreamOptions> stream = {};
+};
+
 /// Owns model and cache; one thread.
 class StepBench {
  public:
-  /// Room for `sequences` sequences of `context` tokens. `step_rows`: most rows of a prompt step.
-  /// `per_operation`: times every operation too, which costs a prompt or step about 20 us, counts its work in one run
-  /// more, and measures the machine's peaks.
   /// Errors: those of open_backend, Model::load and CacheMemory::allocate; usage for a context beyond the model's.
-  static Result<StepBench> open(const LoadedModel& model, const Common& common, const Numerics& numerics,
-                                int64_t context, int64_t sequences, int64_t step_rows, bool per_operation,
-                                const std::optional<StreamOptions>& stream = {});
+  static Result<StepBench> open(const LoadedModel& model, const Common& common, const StepBenchOptions& options);
   StepBench(StepBench&&) noexcept;
   StepBench& operator=(StepBench&&) noexcept;
   ~StepBench();
@@ -60,6 +66,7 @@ class StepBench {
   std::string backend_name() const;
   int threads() const;
   const Numerics& numerics() const;
+  bool batch_invariant() const;  // as used: always on a CPU
   int64_t cache_bytes() const;
   /// Of the machine; nothing without per_operation.
   const std::optional<MachinePeaks>& peaks() const;

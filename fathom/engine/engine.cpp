@@ -98,7 +98,8 @@ Result<CostCurve> decode_curve(const EngineOptions& options, const std::string& 
   key.fields.set("backend", Json::of(options.backend));
   key.fields.set("processor", Json::of(processor_name()));
   key.fields.set("threads", Json::of(options.threads));
-  key.fields.set("numerics", Json::of(options.numerics.name));
+  key.fields.set("numerics", Json::of(options.numerics->name));
+  key.fields.set("batch_invariant", Json::of(options.batch_invariant));
   key.fields.set("sequences", Json::of(sequences));
   key.fields.set("sizes", Json::array());
   for (const int size : sizes) key.fields.fields.back().second.push(Json::of(size));
@@ -169,16 +170,20 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   auto backend = open_backend(options.backend);
   if (!backend) return backend.error();
   state->backend = std::move(*backend);
-  auto model = Model::load(
-      checkpoint, state->backend,
-      {options.numerics, token_map, options.stream_experts, options.draw_seed, !state->backend.memory.host_visible});
+  const bool device = !state->backend.memory.host_visible;
+  if (!options.numerics) options.numerics = default_numerics(device);
+  auto model = Model::load(checkpoint, state->backend,
+                           {*options.numerics, token_map, options.stream_experts, options.draw_seed, device});
   if (!model) return model.error();
   state->model.emplace(std::move(*model));
   const ModelConfig& config = state->model->config();
 
   const int block = state->port().block;
+  if (options.sequences == -1) options.sequences = device ? 256 : 16;
   if (auto checked = check_options(options, block, config.vocab_size); !checked) return checked.error();
   options.backend = state->backend.name;
+  // Drafts change how many rows a step has; that they change no bit is what transparent sampling promises.
+  if (!device || options.verification == Verification::transparent) options.batch_invariant = true;
   const bool schedule = options.schedule_drafts && options.drafts < 0 && block > 0;
   if (options.drafts < 0) options.drafts = block;
   if (options.threads == 0) options.threads = usable_cpus();
@@ -196,6 +201,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   auto queue = state->backend.open_queue(options.threads);
   if (!queue) return queue.error();
   state->queue = std::move(*queue);
+  state->queue->batch_invariant = options.batch_invariant;
   auto memory = CacheMemory::allocate(state->backend.memory, std::move(layout), plan->blocks, options.sequences);
   if (!memory) return memory.error();
   state->memory = std::move(*memory);
@@ -221,7 +227,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   loop.prefix_cache = options.prefix_cache;
   const std::string identity = hex_text(checkpoint.identity());
   loop.prefix.weights_digest = identity;
-  loop.prefix.numerics = options.numerics.name + std::string("/") + options.backend;
+  loop.prefix.numerics = options.numerics->name + std::string("/") + options.backend;
   loop.replay = options.replay;
   loop.drafts = options.drafts;
   loop.eos_id = config.eos_token_id;

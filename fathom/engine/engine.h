@@ -20,14 +20,14 @@
 namespace fathom {
 
 struct EngineOptions {
-  std::string backend;  // "": best present
-  Numerics numerics = kReferenceNumerics;
+  std::string backend;                     // "": best present
+  std::optional<Numerics> numerics = {};   // none: default_numerics of the backend
   std::optional<uint64_t> draw_seed = {};  // the checkpoint only declares its weights: ModelOptions::draw_seed
   std::optional<StreamOptions> stream_experts = {};  // read from the checkpoint's files as gates choose them; a limit
                                                      // of 0: what memory allows
   int threads = 0;                                   // 0: all usable CPUs
   int64_t context = 0;                               // longest prompt + answer; 0: what fits, at most the model's
-  int sequences = 16;                                // running at once
+  int sequences = -1;                                // running at once; -1: 256 on a device, 16 else
   int64_t step_rows = 2048;                          // prompt rows of a step beside the decode rows
   bool separate_steps = false;                       // prompt and decode rows do not share a step (spec/engine.md 3.3)
   ReplayMode replay = ReplayMode::compact;
@@ -35,6 +35,8 @@ struct EngineOptions {
   Verification verification = Verification::rejection;  // of requests that do not say
   std::vector<int32_t> token_blacklist = {};            // tokens that no request may draw
   int64_t memory_limit_bytes = 0;  // 0: none; cache and scratch must stay below (weights are mapped)
+  bool batch_invariant = false;    // a row has the same bits in any batch on devices too; always so on a CPU,
+                                   // and where `verification` is transparent
   bool prefix_cache = true;        // prompts find what earlier ones have computed
   int64_t snapshot_bytes = -1;     // of window snapshots in host memory; 0: none, a hit replays a few rows, which
                                    // changes bits; -1: a sixteenth of what the blocks take, at least four for each

@@ -22,6 +22,9 @@ inline constexpr Numerics kDeepinferNumerics{"deepinfer", DType::bf16, true, tru
 inline constexpr Numerics kFloatNumerics{"f32", DType::f32, true, false, false};
 inline constexpr Numerics kFloatUnroundedNumerics{"f32_noquant", DType::f32, false, false, false};
 
+/// Of the profiles: `deepinfer` on devices, `reference` on CPUs (spec/model.md 14).
+inline constexpr Numerics default_numerics(bool device) { return device ? kDeepinferNumerics : kReferenceNumerics; }
+
 /// "reference", "deepinfer" (the profiles of --numerics), "f32", "f32_noquant" (golden modes; bf16_act8 is
 /// `reference`).
 inline std::optional<Numerics> numerics_of(std::string_view name) {

@@ -87,8 +87,7 @@ void run_many_product(Call& call, Product p, int x_rows) {
 
 // Which kernel takes a product: the first of these that fits. What decides by numbers is in tiles.h.
 //   few      Q8 x FP8 or FP4, up to 64 rows of a weight, 16 on average of an expert
-//   many     Q8 x FP8 or FP4, bf16 x bf16, from 17 rows on; only in queues that are not batch-invariant, which no part
-//            of the engine opens: off but for tests and cuda_bench
+//   many     Q8 x FP8 or FP4, bf16 x bf16, from 17 rows on; only in queues that are not batch-invariant
 //   codes    Q8 x FP8 or FP4, any number of rows; the bits of `few`
 //   tensor   bf16 or Q8 (widened first) x bf16, FP8, FP4
 //   float    all else
