@@ -1,10 +1,12 @@
 # Included with -DFATHOM_CUDA=ON (preset cuda): finds nvcc 13 and enables CUDA for sm_90a, the arch of H100 and H200.
 # The kernels lie in fathom/backend/cuda/.
 if(NOT CMAKE_CUDA_COMPILER)
-  find_program(nvcc nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  # .deps holds one where scripts/setup --cuda found none that is new enough.
+  find_program(nvcc nvcc HINTS ENV CUDACXX ${CMAKE_SOURCE_DIR}/.deps/cuda-13.0 ENV CUDA_HOME ENV CUDA_PATH
+               PATHS /usr/local/cuda PATH_SUFFIXES bin)
   if(NOT nvcc)
-    message(FATAL_ERROR "fathom: nvcc was not found (FATHOM_CUDA=ON): install CUDA 13.0 and put its bin folder into PATH, "
-                        "name it with -DCMAKE_CUDA_COMPILER=, or configure with -DFATHOM_CUDA=OFF.")
+    message(FATAL_ERROR "fathom: nvcc was not found (FATHOM_CUDA=ON): run scripts/setup --cuda, put "
+                        "the bin folder of CUDA 13.0 into PATH, name it with -DCMAKE_CUDA_COMPILER=, or configure with -DFATHOM_CUDA=OFF.")
   endif()
   set(CMAKE_CUDA_COMPILER ${nvcc} CACHE FILEPATH "nvcc" FORCE)
 endif()

@@ -198,12 +198,29 @@ __device__ inline void finish_tile(const Product& p, const Parts& parts, const P
     __syncthreads();
     if (!last) return;
     __threadfence();
-    for (int i = threadIdx.x; i < kX * kN; i += kThreads) {
-      const int64_t a = place.first + i / kN, n = place.n_first + i % kN;
-      if (a >= place.end || n >= place.n_end) continue;
-      float value = __ldcg(&parts.sums[a * p.n + n]);
-      for (int64_t s = 1; s < parts.segments; ++s) value += __ldcg(&parts.sums[(s * p.rows + a) * p.n + n]);
-      put(a, n, value);
+    // Eight results a thread at once: their parts are on the way together, where one after the other would wait for
+    // each part's way from the L2 cache.
+    constexpr int kEach = 8;
+    for (int first = int(threadIdx.x); first < kX * kN; first += kEach * kThreads) {
+      float value[kEach] = {};
+      const auto at = [&](int j, int64_t& a, int64_t& n) {
+        const int i = first + j * kThreads;
+        a = place.first + i / kN, n = place.n_first + i % kN;
+        return i < kX * kN && a < place.end && n < place.n_end;
+      };
+      int64_t a, n;
+#pragma unroll 4
+      for (int64_t s = 0; s < parts.segments; ++s) {
+        float part[kEach];
+#pragma unroll
+        for (int j = 0; j < kEach; ++j) part[j] = at(j, a, n) ? __ldcg(&parts.sums[(s * p.rows + a) * p.n + n]) : 0.0f;
+#pragma unroll
+        for (int j = 0; j < kEach; ++j) value[j] = s == 0 ? part[j] : value[j] + part[j];
+      }
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        if (at(j, a, n)) put(a, n, value[j]);
+      }
     }
   }
 }
