@@ -23,6 +23,7 @@ struct Attention {
   PagedRegion latents;
   const int32_t* entries;  // null: window only
   int64_t entry_stride;    // elements
+  int64_t most_entries;    // of a row; what lies past its count may be read, not followed
   const int32_t* count;
   const float* sink;
   float scale;
@@ -57,7 +58,7 @@ int64_t alignment(const Attention& op);
 bool fits_attention_tensor_cores(const Attention& op);
 /// bf16 queries and output.
 void launch_attention_tensor(Call& call, const Attention& op);
-/// As above with more than 16 heads, on 16-byte addresses: two blocks a row. Pure.
+/// As above with more than 16 heads, on 16-byte addresses. Pure.
 bool fits_attention_warpgroups(const Attention& op);
 void launch_attention_warpgroups(Call& call, const Attention& op);
 

@@ -1,6 +1,6 @@
 // fathom/backend/cuda/block_pair.cuh
-// What the blocks of a cluster need to give each other their sums. sm_90a. Source: PTX ISA, 9.7.13 (barrier.cluster),
-// 9.7.9.12 (st.async).
+// What the blocks of a cluster need to give each other what they have made. sm_90a. Source: PTX ISA, 9.7.13
+// (barrier.cluster, mbarrier), 9.7.9.12 (st.async), 9.7.9.25 (cp.async.bulk).
 #pragma once
 #include "fathom/backend/cuda/warpgroup.cuh"
 
@@ -22,16 +22,21 @@ __device__ inline uint32_t address_in_block(const void* at, uint32_t rank) {
   return address;
 }
 /// A store that counts at a barrier of that block (expect_bytes()).
-__device__ inline void store_in_block(uint32_t address, float4 v, uint32_t barrier) {
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
-      "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
-      : "memory");
-}
 __device__ inline void store_in_block(uint32_t address, float v, uint32_t barrier) {
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(address), "f"(v),
                "r"(barrier)
                : "memory");
 }
 
+/// So many bytes, a multiple of 16, of this block's shared memory to that block's, counted at a barrier there. What
+/// this thread did not write must have been published (publish_to_products()).
+__device__ inline void copy_to_block(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+               "r"(shared_address(from)), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+/// Arrives at a barrier of any block of the cluster, after what this thread has read.
+__device__ inline void arrive_in_block(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
 }  // namespace fathom::cuda

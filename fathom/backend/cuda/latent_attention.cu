@@ -92,6 +92,7 @@ void latent_attention(Queue& queue, const LatentAttention& op) {
     const auto entries = call.in(op.entries);
     a.entries = entries.data;
     a.entry_stride = entries.stride[0];
+    a.most_entries = entries.shape[1];
     a.count = call.in(op.count).data;
   }
   a.sink = call.in(op.sink).data;

@@ -1,28 +1,36 @@
 // Latent attention for many heads: 512 channels, keys Q8 or Q4K as the caches keep them, bf16 queries. Two blocks share
-// a row and up to 64 heads: its keys go in tiles of 64, the first half of the tiles to the first block. A block has
-// three warpgroups:
+// a row and up to 64 heads, and go on to their next row; each has half of the channels of the result. The row's keys
+// come in tiles of 64, two tiles a step. A block has four warpgroups:
 //
-//   one      decodes: a tile's bytes into registers while the tile before is in use, then as bf16 into one of two
-//            places in shared memory, exactly (a Q4K value has six significant bits), at 2^-8 of its value (kKeyScale)
-//   two      multiply. Scores of a tile = queries . keys^T are the work of one of them in turn, which also makes the
-//            weights; then both add weights . keys to their 256 channels: 128 float registers a thread. While one turns
-//            scores into weights, the products of the other go on.
+//   two      decode: a half tile's bytes into registers while the one before is spread, as bf16 into shared memory,
+//            exactly (a Q4K value has six significant bits), at 2^-8 of its value (kKeyScale)
+//   one      scores: queries, which stay in its registers, . keys^T of its block's tile of the step, the other block
+//            those of the other tile; the two exchange their best scores and weights
+//   one      adds weights . keys of both tiles to its block's 256 channels: 128 float registers a thread; between
+//            rows it looks up where the keys of the next lie
 //
 // The best score of a head runs along, and what is there shrinks when the best rose by more than 2^6: weights are
-// rounded to bf16, which has the same precision up to there. At the end each block gives half of its sums to the other,
-// which adds the two in one order: a row's result depends on its own keys alone.
+// rounded to bf16, which has the same precision up to there. Every sum goes from the first tile to the last, so a row's
+// result depends on its own keys alone.
 //
 // Keys and how they are decoded: attention_keys.cuh. Bytes of a row: 128 * 528 + 512 * 288 = 215 KB of keys.
-// Operations: 2 * 2 * 64 * 640 * 512 = 84 million: 390 a byte, so the floor is that of bf16 arithmetic.
+// Operations: 2 * 2 * 64 * 640 * 512 = 84 million: 390 a byte, so the floor is that of bf16 arithmetic: 10,240 cycles
+// of a multiprocessor's tensor cores for each block of a row.
+#include <algorithm>
+
 #include "fathom/backend/cuda/attention_keys.cuh"
-#include "fathom/backend/cuda/block_pair.cuh"
 
 namespace fathom::cuda {
 namespace {
 
 using namespace attention_keys;
 
-// ------------------------------------------------------------------------------------------------ products
+constexpr int kThreads = kDecoding + 256;
+// Registers of a thread: 512 for four warpgroups together, what the block begins with.
+constexpr int kDecoderRegisters = 72, kScorerRegisters = 208, kAdderRegisters = 160;
+constexpr float kNoScore = -1e30f, kSlack = 6;
+constexpr float kLog2E = 1.4426950408889634f;
+
 // 2^x, off by two units in the last place at most.
 __device__ inline float power_of_two(float x) {
   float y;
@@ -30,103 +38,126 @@ __device__ inline float power_of_two(float x) {
   return y;
 }
 
-// The queries in the order of the keys' channels; heads that do not exist as zeros.
-__device__ void place_queries(Shared& shared, const Attention& op, int64_t r, int first_head, int thread) {
-  const Bf16* queries =
-      reinterpret_cast<const Bf16*>(op.queries) + r * op.query_stride + int64_t(first_head) * kChannels;
-  constexpr int kAtOnce = 8;
-  for (int begin = thread; begin < kHeads * 64; begin += 256 * kAtOnce) {
-    uint4 eight[kAtOnce];
+// A thread of the scoring warpgroup: of queries and scores it has heads `head` and `head + 8`, of each eight keys two.
+struct Scorer {
+  Shared& shared;
+  const int rank, warp, lane;    // of the block's pair; of the warpgroup
+  const float scale;             // from products to powers of two
+  uint32_t turn = 0, round = 0;  // of steps over all rows; of rows
+  uint32_t query[kChannels / 16][4];
+  float score[32];
+  float best[2], sum[2];
+
+  __device__ Scorer(Shared& block, int own, float to_power)
+      : shared(block), rank(own), warp(threadIdx.x / 32 % 4), lane(threadIdx.x % 32), scale(to_power) {}
+  __device__ int head() const { return 16 * warp + lane / 4; }
+  __device__ uint32_t there(const void* at) const { return address_in_block(at, uint32_t(rank ^ 1)); }
+
+  // Heads that do not exist as zeros. Of 32 channels a thread has an eight of each head, until they are arranged.
+  __device__ __forceinline__ void read_queries(const Attention& op, const Item& item) {
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int head = (begin + 256 * i) / 64, piece = (begin + 256 * i) % 64;
-      eight[i] = make_uint4(0, 0, 0, 0);
-      if (first_head + head < op.heads) {
-        eight[i] = __ldg(reinterpret_cast<const uint4*>(queries + int64_t(head) * kChannels + 8 * piece));
+    for (int h = 0; h < 2; ++h) {
+      const int of_row = item.first_head + head() + 8 * h;
+      const uint8_t* from = reinterpret_cast<const uint8_t*>(kZeros);
+      if (of_row < op.heads) from = op.queries + (item.row * op.query_stride + of_row * kChannels) * int64_t(2);
+      from += 16 * (lane % 4);
+#pragma unroll
+      for (int j = 0; j < kChannels / 32; ++j) {
+        uint4 v;
+        read_16(v, from + 64 * j);
+        uint32_t(&q)[4] = query[2 * j + h];
+        q[0] = v.x, q[1] = v.y, q[2] = v.z, q[3] = v.w;
       }
     }
+  }
+  // Words to pairs of channels: 0 4, 1 5, 2 6, 3 7.
+  __device__ __forceinline__ void arrange_queries() {
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int head = (begin + 256 * i) / 64, piece = (begin + 256 * i) % 64;
-      const uint4 v = eight[i];
-      *reinterpret_cast<uint4*>(shared.queries + piece / 8 * kColumnBytes + swizzled(head, piece % 8)) =
-          make_uint4(__byte_perm(v.x, v.z, 0x5410), __byte_perm(v.x, v.z, 0x7632), __byte_perm(v.y, v.w, 0x5410),
-                     __byte_perm(v.y, v.w, 0x7632));
+    for (int j = 0; j < kChannels / 32; ++j) {
+      uint32_t pair[2][4];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const uint32_t(&q)[4] = query[2 * j + h];
+        pair[h][0] = __byte_perm(q[0], q[2], 0x5410), pair[h][1] = __byte_perm(q[0], q[2], 0x7632);
+        pair[h][2] = __byte_perm(q[1], q[3], 0x5410), pair[h][3] = __byte_perm(q[1], q[3], 0x7632);
+      }
+#pragma unroll
+      for (int i = 0; i < 8; ++i) query[2 * j + i / 4][i % 4] = pair[i % 2][i / 2];
     }
   }
-  publish_to_products();
-  meet(kMultipliers, 256);
-}
 
-// A thread of the multiplying warpgroups: of the sums it has rows `row` and `row + 8`, of each eight channels two.
-struct Multiplier {
-  Shared& shared;
-  const int group;       // which of the two
-  const int warp, lane;  // of the warpgroup
-  const float scale;     // from products to powers of two
-  float out[128];
-  float score[32];
-  float sum[2], shrink[2];
-
-  __device__ Multiplier(Shared& block, int number, float to_power)
-      : shared(block), group(number), warp(threadIdx.x / 32 % 4), lane(threadIdx.x % 32), scale(to_power) {
-#pragma unroll
-    for (int i = 0; i < 128; ++i) out[i] = 0;
-    sum[0] = sum[1] = 0;
-  }
-  __device__ int row() const { return 16 * warp + lane / 4; }
-
-  __device__ __forceinline__ void begin_scores(int tile) {
-    const int side = tile & 1;
-    wait_phase(shared.full[side], uint32_t(tile / 2) & 1);
-    const uint64_t a = describe_tile(shared_address(shared.queries)),
-                   b = describe_tile(shared_address(shared.keys[side]));
+  __device__ __forceinline__ void multiply() {
+    const int side = int(turn & 1);
+    wait_phase(shared.full_own[side], turn / 2 & 1);
+    const uint64_t keys = describe_tile(shared_address(shared.own[side]));
     begin_products();
 #pragma unroll
     for (int k = 0; k < kChannels / 16; ++k) {
-      const uint64_t further = uint64_t(k / 4 * (kColumnBytes / 16) + k % 4 * 2);
-      multiply_rows(score, a + further, b + further, k > 0);
+      multiply_group<64>(score, query[k], keys + uint64_t(k / 4 * (kColumnBytes / 16) + k % 4 * 2), k > 0);
     }
     commit_products();
+    wait_products<0>();
+    hold(score);
   }
 
-  // Scores to weights, their sum, and what they do to the sums before.
-  __device__ __forceinline__ void weigh(int tile, int keys) {
-    const int side = tile & 1;
-    hold(score);
+  // Scores to weights, their sum, and what the step does to the sums before.
+  __device__ __forceinline__ void weigh(int keys) {
+    const int side = int(turn & 1);
     if (keys < kKeys) {
 #pragma unroll
       for (int i = 0; i < 32; ++i) {
         if (i / 4 * 8 + lane % 4 * 2 + i % 2 >= keys) score[i] = -INFINITY;
       }
     }
+    float most[2];
+    if (warp == 0 && lane == 0) expect_bytes(shared.scored[side], kHeads * sizeof(float));
+    const auto of_head = [&](int n, int h) -> float& { return score[4 * (n / 2) + 2 * h + n % 2]; };
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int head = row() + 8 * h;
-      const float before = tile == 0 ? kNoScore : shared.best[side ^ 1][head];
-      float most = -INFINITY;
+      float part[4];
 #pragma unroll
-      for (int n = 0; n < 8; ++n) most = fmaxf(most, fmaxf(score[4 * n + 2 * h], score[4 * n + 2 * h + 1]));
-      most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
-      most = fmaxf(most, __shfl_xor_sync(~0u, most, 2)) * scale;
-      const float best = most > before + kSlack ? most : before;
-      shrink[h] = power_of_two(before - best);
-      if (lane % 4 == 0) {
-        shared.best[side][head] = best;
-        shared.shrink[side][head] = shrink[h];
+      for (int i = 0; i < 4; ++i) {
+        part[i] = fmaxf(fmaxf(of_head(i, h), of_head(i + 4, h)), fmaxf(of_head(i + 8, h), of_head(i + 12, h)));
       }
-      float part = 0;
-#pragma unroll
-      for (int n = 0; n < 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          float& s = score[4 * n + 2 * h + i];
-          s = power_of_two(fmaf(s, scale, kWeightLog2 - best));
-          part += s;
-        }
-      }
-      sum[h] = fmaf(sum[h], shrink[h], part);
+      most[h] = fmaxf(fmaxf(part[0], part[1]), fmaxf(part[2], part[3]));
     }
+#pragma unroll
+    for (int distance = 1; distance <= 2; distance *= 2) {
+      const float other[2] = {__shfl_xor_sync(~0u, most[0], distance), __shfl_xor_sync(~0u, most[1], distance)};
+      most[0] = fmaxf(most[0], other[0]), most[1] = fmaxf(most[1], other[1]);
+    }
+    most[0] *= scale, most[1] *= scale;
+    if (lane % 4 == 0) {
+      const uint32_t to = there(&shared.most[side][head()]), barrier = there(&shared.scored[side]);
+      store_in_block(to, most[0], barrier);
+      store_in_block(to + uint32_t(8 * sizeof(float)), most[1], barrier);
+    }
+    wait_phase(shared.scored[side], turn / 2 & 1);
+    float part[2][2] = {};
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      most[h] = fmaxf(most[h], shared.most[side][head() + 8 * h]);
+      const float before = best[h];
+      best[h] = most[h] > before + kSlack ? most[h] : before;
+      sum[h] *= power_of_two(before - best[h]);
+    }
+    const float less[2] = {kWeightLog2 - best[0], kWeightLog2 - best[1]};
+#pragma unroll
+    for (int n = 0; n < 16; ++n) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        float& s = of_head(n, h);
+        s = power_of_two(fmaf(s, scale, less[h]));
+        part[h][n % 2] += s;
+      }
+    }
+    sum[0] += part[0][0] + part[0][1], sum[1] += part[1][0] + part[1][1];
+  }
+
+  // The weights to both blocks.
+  __device__ __forceinline__ void give_weights() {
+    if (turn > 0) wait_phase(shared.weights_free, (turn - 1) & 1);
+    uint8_t* weights = shared.weights[rank];
     // A lane names row lane % 8 of matrix lane / 8: rows 0 and 8, then the next eight keys.
     const int at_row = 16 * warp + lane / 8 % 2 * 8 + lane % 8;
 #pragma unroll
@@ -137,151 +168,163 @@ struct Multiplier {
         const __nv_bfloat162 pair = __floats2bfloat162_rn(score[8 * j + 2 * i], score[8 * j + 2 * i + 1]);
         pairs[i] = *reinterpret_cast<const uint32_t*>(&pair);
       }
-      store_matrices(shared.weights[side] + swizzled(at_row, 2 * j + lane / 16), pairs[0], pairs[1], pairs[2],
-                     pairs[3]);
+      store_matrices(weights + swizzled(at_row, 2 * j + lane / 16), pairs[0], pairs[1], pairs[2], pairs[3]);
     }
+    if (lane % 4 == 0) shared.best[head()] = best[0], shared.best[head() + 8] = best[1];
     publish_to_products();
-    arrive(shared.weighed[side]);
+    __syncwarp();
+    if (lane == 0) {
+      constexpr uint32_t kBytes = kColumnBytes / 4;  // of 16 heads
+      const uint8_t* part = weights + warp * kBytes;
+      copy_to_block(there(part), part, kBytes, there(&shared.weighed));
+    }
+    arrive_expecting(shared.weighed, kColumnBytes);
   }
 
-  // out = out * shrink + weights . keys, under way at the return. `own`: this warpgroup weighed the tile.
-  __device__ __forceinline__ void begin_output(int tile, bool own) {
-    const int side = tile & 1;
-    wait_phase(shared.weighed[side], uint32_t(tile / 2) & 1);
-    if (!own) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        shrink[h] = shared.shrink[side][row() + 8 * h];
-        sum[h] *= shrink[h];
-      }
+  // Of the threads that write values of heads; the other block sends so many bytes.
+  __device__ __forceinline__ void arrive_expecting(uint64_t& barrier, uint32_t bytes) {
+    if (warp == 0 && lane == 0) {
+      expect_bytes(barrier, bytes);
+    } else if (lane % 4 == 0) {
+      arrive(barrier);
     }
-    if (__any_sync(~0u, shrink[0] != 1 || shrink[1] != 1)) {
-#pragma unroll
-      for (int n = 0; n < 32; ++n) {
-        out[4 * n] *= shrink[0], out[4 * n + 1] *= shrink[0];
-        out[4 * n + 2] *= shrink[1], out[4 * n + 3] *= shrink[1];
-      }
-    }
-    const uint64_t a = describe_tile(shared_address(shared.weights[side])),
-                   b = describe_transposed_tiles(shared_address(shared.keys[side] + 4 * group * kColumnBytes));
-    hold(out);
-    begin_products();
-#pragma unroll
-    for (int k = 0; k < kKeys / 16; ++k) multiply_columns(out, a + 2 * k, b + 128 * k, true);
-    commit_products();
-  }
-  __device__ __forceinline__ void end_output(int tile) {
-    wait_products<0>();
-    hold(out);
-    if (lane == 0) arrive(shared.empty[tile & 1]);
   }
 
-  // Tiles 0, 2, 4 ... are weighed by group 0, the others by group 1; each begins its scores before it waits for the
-  // other's weights.
-  __device__ __forceinline__ void multiply_part(const Part& part) {
-    int tile = group;
-    if (tile >= part.count) arrive_in_cluster();
-    if (group == 0 && part.count > 0) {
-      begin_scores(0);
-      wait_products<0>();
-      if (part.count <= 2) arrive_in_cluster();  // these were the last scores of this warpgroup
-      weigh(0, part.keys(0));
-      begin_output(0, true);
-      end_output(0);
-      tile = 2;
-    }
-    for (; tile < part.count; tile += 2) {
-      begin_scores(tile);
-      begin_output(tile - 1, false);
-      wait_products<1>();
-      if (tile + 2 >= part.count) arrive_in_cluster();
-      weigh(tile, part.keys(tile));
-      end_output(tile - 1);
-      begin_output(tile, true);
-      end_output(tile);
-    }
-    if (tile == part.count && tile > 0) {
-      begin_output(tile - 1, false);
-      end_output(tile - 1);
-    }
+  // The sums of a row's weights to both blocks.
+  __device__ __forceinline__ void give_sums() {
+    const int side = int(round & 1);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       sum[h] += __shfl_xor_sync(~0u, sum[h], 1);
       sum[h] += __shfl_xor_sync(~0u, sum[h], 2);
-      if (lane % 4 == 0) shared.sum[group][row() + 8 * h] = sum[h];
+      float& at = shared.sum[side][rank][head() + 8 * h];
+      if (lane % 4 == 0) {
+        at = sum[h];
+        store_in_block(there(&at), sum[h], there(&shared.summed[side]));
+      }
     }
+    arrive_expecting(shared.summed[side], kHeads * sizeof(float));
+    ++round;
   }
 
-  // The sums of channels that the other block ends, in the place of its queries.
-  template <int Rank>
-  __device__ __forceinline__ void give(const Part& part, int thread) {
-    const uint32_t barrier = address_in_block(&shared.given, Rank ^ 1);
-    if (thread < kHeads) {
-      const float best = part.count > 0 ? shared.best[(part.count - 1) & 1][thread] : kNoScore;
-      store_in_block(address_in_block(&shared.other_best[thread], Rank ^ 1), best, barrier);
-      store_in_block(address_in_block(&shared.other_sum[thread], Rank ^ 1),
-                     shared.sum[0][thread] + shared.sum[1][thread], barrier);
-    }
-    const uint32_t to = address_in_block(shared.queries + 16 * thread, Rank ^ 1);
-#pragma unroll
-    for (int j = 0; j < 16; ++j) {
-      const float* from = out + 64 * (Rank ^ 1) + 4 * j;
-      store_in_block(to + uint32_t(256 * 16 * j), make_float4(from[0], from[1], from[2], from[3]), barrier);
+  // The rows of items `item`, `item + stride` ... A row's queries are on their way while the weights of the last step
+  // of the row before are made.
+  __device__ __forceinline__ void score_rows(const Attention& op, int item, int items, int stride) {
+    Keys keys(op, Item(op, item).row), next = keys;
+    bool begun = false;
+#pragma unroll 1
+    for (int step = 0;;) {
+      const bool last = !begun || step + 1 == keys.steps;
+      if (begun) multiply();
+      if (last && item < items) {
+        const Item it(op, item);
+        next = Keys(op, it.row);
+        read_queries(op, it);
+      }
+      if (begun) {
+        weigh(keys.of_tile(2 * step + rank));
+        give_weights();
+        ++turn, ++step;
+      }
+      if (!last) continue;
+      if (begun) give_sums();
+      if (item >= items) break;
+      item += stride;
+      keys = next;
+      arrange_queries();
+      sum[0] = sum[1] = 0;
+      best[0] = best[1] = kNoScore;
+      step = 0;
+      begun = true;
     }
   }
+};
 
-  template <int Rank>
-  __device__ __forceinline__ void end(const Attention& op, const Part& part, int64_t r, int first_head, int thread) {
-    float own[2], other[2];  // factors of the two blocks' sums
+// A thread of the adding warpgroup: of the sums it has heads `head` and `head + 8`, of each eight channels two.
+struct Adder {
+  Shared& shared;
+  const int rank, warp, lane;
+  uint32_t turn = 0, round = 0;
+  float out[2][64];  // of 128 channels each
+  float best[2];
+
+  __device__ Adder(Shared& block, int own)
+      : shared(block), rank(own), warp(threadIdx.x / 32 % 4), lane(threadIdx.x % 32) {}
+  __device__ int head() const { return 16 * warp + lane / 4; }
+
+  // out = out * shrink + weights . keys
+  __device__ __forceinline__ void add_step() {
+    const int side = int(turn & 1);
+    wait_phase(shared.full_own[side], turn / 2 & 1);
+    wait_phase(shared.full_other[side], turn / 2 & 1);
+    wait_phase(shared.weighed, turn & 1);
+    float shrink[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int head = row() + 8 * h;
-      const float sink = first_head + head < op.heads ? op.sink[first_head + head] * kLog2E : 0;
-      const float own_best = part.count > 0 ? shared.best[(part.count - 1) & 1][head] : kNoScore;
-      const float other_best = shared.other_best[head], best = fmaxf(sink, fmaxf(own_best, other_best));
-      own[h] = power_of_two(own_best - best);
-      other[h] = power_of_two(other_best - best);
-      // Commutative: the same in both blocks.
-      const float weights = __fadd_rn(__fmul_rn(shared.sum[0][head] + shared.sum[1][head], own[h]),
-                                      __fmul_rn(shared.other_sum[head], other[h]));
-      const float inverse = __fdividef(1, weights * kKeyScale + power_of_two(sink - best));
-      own[h] *= inverse, other[h] *= inverse;
+      const float next = shared.best[head() + 8 * h];
+      shrink[h] = power_of_two(best[h] - next);
+      best[h] = next;
     }
-    const float4* given = reinterpret_cast<const float4*>(shared.queries) + thread;
-    Bf16* to = reinterpret_cast<Bf16*>(op.out) + r * op.out_stride + int64_t(first_head + row()) * kChannels +
-               256 * group + 128 * Rank + 8 * (lane % 4);
-    const bool odd = lane % 2 != 0, upper = lane % 4 >= 2;
+    if (__any_sync(~0u, shrink[0] != 1 || shrink[1] != 1)) {
 #pragma unroll
-    for (int m = 0; m < 4; ++m) {
-      uint32_t words[2][4];  // of each row and eight channels: channels t and t + 4
-#pragma unroll
-      for (int n = 0; n < 4; ++n) {
-        const float* mine = out + 64 * Rank + 16 * m + 4 * n;
-        const float4 theirs = given[256 * (4 * m + n)];
-        const __nv_bfloat162 low = __floats2bfloat162_rn(fmaf(theirs.x, other[0], mine[0] * own[0]),
-                                                         fmaf(theirs.y, other[0], mine[1] * own[0])),
-                             high = __floats2bfloat162_rn(fmaf(theirs.z, other[1], mine[2] * own[1]),
-                                                          fmaf(theirs.w, other[1], mine[3] * own[1]));
-        words[0][n] = *reinterpret_cast<const uint32_t*>(&low);
-        words[1][n] = *reinterpret_cast<const uint32_t*>(&high);
+      for (int n = 0; n < 32; ++n) {
+        float* four = &out[n / 16][n % 16 * 4];
+        four[0] *= shrink[0], four[1] *= shrink[0], four[2] *= shrink[1], four[3] *= shrink[1];
       }
+    }
+    const uint64_t own = describe_transposed_tiles(shared_address(shared.own[side] + rank * kHalfBytes)),
+                   other = describe_transposed_tiles(shared_address(shared.other[side])),
+                   weights = describe_tile(shared_address(shared.weights[0]));
+    hold(out[0]), hold(out[1]);
+    begin_products();
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      const uint64_t a = weights + tile * (kColumnBytes / 16), b = tile == rank ? own : other;
+#pragma unroll
+      for (int k = 0; k < kKeys / 16; ++k) {
+        multiply_columns(out[0], a + 2 * k, b + 128 * k);
+        multiply_columns(out[1], a + 2 * k, b + 128 * k + 2 * kColumnBytes / 16);
+      }
+    }
+    commit_products();
+    wait_products<0>();
+    hold(out[0]), hold(out[1]);
+    arrive(shared.weights_free);
+    if (lane == 0) {
+      arrive(shared.empty[side]);
+      arrive_in_block(address_in_block(&shared.weights_free, uint32_t(rank ^ 1)));
+    }
+    ++turn;
+  }
+
+  // Divides by the sum of weights and the sink's, and stores.
+  __device__ __forceinline__ void store_row(const Attention& op, const Item& item) {
+    const int side = int(round & 1);
+    wait_phase(shared.summed[side], round / 2 & 1);
+    ++round;
+    float factor[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int at = head() + 8 * h;
+      const float sink = item.first_head + at < op.heads ? __ldg(&op.sink[item.first_head + at]) * kLog2E : 0;
+      const float most = fmaxf(sink, best[h]), own = power_of_two(best[h] - most);
+      const float total = (shared.sum[side][0][at] + shared.sum[side][1][at]) * kKeyScale;
+      factor[h] = __fdividef(own, fmaf(total, own, power_of_two(sink - most)));
+    }
+    Bf16* to = reinterpret_cast<Bf16*>(op.out) + item.row * op.out_stride +
+               int64_t(item.first_head + head()) * kChannels + rank * (kChannels / 2) + 8 * (lane % 4);
+#pragma unroll
+    for (int m = 0; m < kChannels / 2 / 32; ++m) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        // Four lanes have a word each of four eights: they exchange them so that each has an eight.
-        uint32_t(&w)[4] = words[h];
+        uint32_t w[4];  // of an eight: channels 0 4, 1 5, 2 6, 3 7
 #pragma unroll
-        for (int n = 0; n < 4; n += 2) {
-          const uint32_t got = __shfl_xor_sync(~0u, odd ? w[n] : w[n + 1], 1);
-          w[n] = odd ? got : w[n];
-          w[n + 1] = odd ? w[n + 1] : got;
+        for (int n = 0; n < 4; ++n) {
+          const float* mine = &out[m / 4][16 * (m % 4) + 4 * n + 2 * h];
+          const __nv_bfloat162 pair = __floats2bfloat162_rn(mine[0] * factor[h], mine[1] * factor[h]);
+          w[n] = *reinterpret_cast<const uint32_t*>(&pair);
         }
-#pragma unroll
-        for (int n = 0; n < 2; ++n) {
-          const uint32_t got = __shfl_xor_sync(~0u, upper ? w[n] : w[n + 2], 2);
-          w[n] = upper ? got : w[n];
-          w[n + 2] = upper ? w[n + 2] : got;
-        }
-        if (first_head + row() + 8 * h < op.heads) {
+        if (item.first_head + head() + 8 * h < op.heads) {
           *reinterpret_cast<uint4*>(to + 8 * h * kChannels + 32 * m) =
               make_uint4(__byte_perm(w[0], w[1], 0x5410), __byte_perm(w[2], w[3], 0x5410),
                          __byte_perm(w[0], w[1], 0x7632), __byte_perm(w[2], w[3], 0x7632));
@@ -289,52 +332,66 @@ struct Multiplier {
       }
     }
   }
+
+  __device__ __forceinline__ void add_row(const Attention& op, const Item& item, Lister& lister) {
+    const int steps = Keys(op, item.row).steps;
+#pragma unroll
+    for (int i = 0; i < 128; ++i) out[i / 64][i % 64] = 0;
+    best[0] = best[1] = kNoScore;
+    for (int step = 0; step < steps; ++step) {
+      if (step > 0 && step % kListedSteps == 0) lister.list<1>();
+      add_step();
+    }
+    store_row(op, item);
+  }
 };
 
 __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kThreads, 1)
-    attention_warpgroup_kernel(const __grid_constant__ Attention op) {
+    attention_warpgroup_kernel(const __grid_constant__ Attention op, int items) {
   extern __shared__ uint8_t memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory + (-shared_address(memory) & 1023));
-  const int64_t r = blockIdx.x / 2;
-  const int rank = int(rank_in_cluster()), first_head = int(blockIdx.y) * kHeads;
+  const int rank = int(rank_in_cluster());
+  const int pair = int(blockIdx.x / 2), pairs = int(gridDim.x / 2);
   if (threadIdx.x == 0) {
 #pragma unroll
     for (int side = 0; side < 2; ++side) {
-      init_barrier(shared.full[side], 128);
-      init_barrier(shared.empty[side], 8);
-      init_barrier(shared.weighed[side], 128);
+      init_barrier(shared.listed[side], kListing);
+      init_barrier(shared.unlisted[side], kDecoding);
+      init_barrier(shared.full_own[side], kDecoding / 32);
+      init_barrier(shared.full_other[side], kDecoding / 32);
+      init_barrier(shared.empty[side], 4);
+      init_barrier(shared.scored[side], 1);
+      init_barrier(shared.summed[side], kHeads / 2);
     }
-    init_barrier(shared.given, 1);
+    init_barrier(shared.weighed, kHeads / 2);
+    init_barrier(shared.weights_free, 128 + 4);
     publish_barriers();
-    expect_bytes(shared.given, kGivenBytes);
   }
   __syncthreads();
-  const Part part(op, r, rank);
-  if (threadIdx.x < 128) {
+  arrive_in_cluster();
+  if (threadIdx.x < kDecoding) {
     give_registers<kDecoderRegisters>();
-    decode_part(shared, op, part, r);
-    arrive_in_cluster();
     wait_for_cluster();
+    decode_rows(shared, op, rank);
+  } else if (threadIdx.x < kDecoding + 128) {
+    take_registers<kScorerRegisters>();
+    wait_for_cluster();
+    Scorer scorer(shared, rank, op.scale * kLog2E / kKeyScale);
+    scorer.score_rows(op, pair, items, pairs);
   } else {
-    take_registers<kProductRegisters>();
-    const int thread = int(threadIdx.x) - 128;
-    place_queries(shared, op, r, first_head, thread);
-    Multiplier m(shared, thread / 128, op.scale * kLog2E / kKeyScale);
-    m.multiply_part(part);
-    meet(kMultipliers, 256);
-    wait_for_cluster();  // the other block has made its last scores
-    if (rank == 0) {
-      m.give<0>(part, thread);
-    } else {
-      m.give<1>(part, thread);
-    }
-    wait_phase(shared.given, 0);
-    if (rank == 0) {
-      m.end<0>(op, part, r, first_head, thread);
-    } else {
-      m.end<1>(op, part, r, first_head, thread);
+    take_registers<kAdderRegisters>();
+    wait_for_cluster();
+    Adder adder(shared, rank);
+    Lister lister(shared, op, rank, pair, items, pairs);
+    // The list after the one in use is made before it is needed: here, while there are no sums, but for long rows.
+#pragma unroll 1
+    for (int i = pair - pairs; i < items; i += pairs) {
+      lister.list<kListed / kListing>();
+      if (i >= pair) adder.add_row(op, Item(op, i), lister);
     }
   }
+  arrive_in_cluster();
+  wait_for_cluster();  // the other block may still write here
 }
 
 }  // namespace
@@ -349,8 +406,16 @@ void launch_attention_warpgroups(Call& call, const Attention& op) {
   static const cudaError_t allowed =
       cudaFuncSetAttribute(attention_warpgroup_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   expect(allowed, "latent_attention");
-  const dim3 blocks(grid(2 * op.rows), unsigned((op.heads + kHeads - 1) / kHeads));
-  attention_warpgroup_kernel<<<blocks, kThreads, kBytes, call.stream()>>>(op);
+  static const int multiprocessors = [] {
+    int device = 0, count = 0;
+    expect(cudaGetDevice(&device), "latent_attention");
+    expect(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "latent_attention");
+    return count;
+  }();
+  const int64_t items = op.rows * ((op.heads + kHeads - 1) / kHeads);
+  check(2 * items < (int64_t(1) << 31), "rows times groups of heads are below 2^30");
+  const int64_t pairs = std::min<int64_t>(items, multiprocessors / 2);
+  attention_warpgroup_kernel<<<grid(2 * pairs), kThreads, kBytes, call.stream()>>>(op, int(items));
 }
 
 }  // namespace fathom::cuda
