@@ -39,4 +39,5 @@ __device__ inline void copy_to_block(uint32_t to, const void* from, uint32_t byt
 __device__ inline void arrive_in_block(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+
 }  // namespace fathom::cuda
