@@ -119,7 +119,11 @@ std::string command_of(const Settings& s, const Common& common) {
   if (s.engine.experts != "device") text += " --experts " + s.engine.experts;
   if (s.engine.resident_limit) text += " --resident-limit " + std::to_string(s.engine.resident_limit->count);
   if (s.engine.drop_behind) text += " --drop-behind";
+  if (s.engine.numerics) text += " --numerics " + *s.engine.numerics;
+  if (s.engine.batch_invariant) text += " --batch-invariant";
+  if (s.engine.step_rows != EngineSettings{}.step_rows) text += " --step-rows " + std::to_string(s.engine.step_rows);
   text += " --replay " + s.engine.replay + " --drafts " + s.engine.drafts + " --repeat " + std::to_string(s.repeat);
+  if (!common.model.empty()) text += " --model " + common.model;
   if (!common.backend.empty()) text += " --backend " + common.backend;
   if (common.threads) text += " --threads " + std::to_string(*common.threads);
   return text;
@@ -330,7 +334,7 @@ Result<StepBench> open_bench(const Settings& s, const Common& common, const Load
 /// Runs the cases; with --json prints each as it is done.
 Result<std::vector<BenchRow>> measure(StepBench& bench, const Settings& s, const Common& common,
                                       const std::string& model, const std::vector<StepCase>& cases) {
-  const Machine machine = read_machine();
+  const std::string machine = machine_name(bench.backend_name());
   std::vector<BenchRow> rows;
   Progress progress("measuring", "cases", int64_t(cases.size()));
   for (const StepCase& c : cases) {
@@ -339,7 +343,7 @@ Result<std::vector<BenchRow>> measure(StepBench& bench, const Settings& s, const
     if (!times) return times.error();
     BenchRow row = row_of(c, *times, bench);
     row.model = model;
-    row.machine = machine.processor.empty() ? "unknown processor" : machine.processor;
+    row.machine = machine;
     row.commit = commit();
     row.command = command_of(s, common);
     if (common.json) {

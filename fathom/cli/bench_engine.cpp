@@ -179,6 +179,8 @@ std::string command_of(const EngineBenchSettings& s, const EngineSettings& engin
   number("context", engine.context);
   text += " --step-rows " + std::to_string(engine.step_rows) + " --drafts " + engine.drafts + " --replay " +
           engine.replay + " --seed " + std::to_string(s.seed);
+  if (engine.numerics) text += " --numerics " + *engine.numerics;
+  if (engine.batch_invariant) text += " --batch-invariant";
   if (engine.no_prefix_cache) text += " --no-prefix-cache";
   if (s.sweep) text += " --sweep";
   if (!common.model.empty()) text += " --model " + common.model;
@@ -192,8 +194,7 @@ EngineRow base_row(const EngineBenchSettings& s, const EngineSettings& engine, c
   row.bench = s.simulate ? "simulate" : "engine";
   row.trace = s.trace.empty() ? kind_of(s) : std::filesystem::path(s.trace).filename().string();
   if (s.trace.empty()) row.rate = rate;
-  const Machine machine = read_machine();
-  row.machine = machine.processor.empty() ? "unknown processor" : machine.processor;
+  row.machine = machine_name("cpu");
   row.commit = commit();
   row.command = command_of(s, engine, common);
   return row;
@@ -291,6 +292,7 @@ Result<std::vector<EngineRow>> run_all(const EngineBenchSettings& s, const Engin
     row.policy = row.drafts > 0 ? "engine" : "none";
     row.planning = "engine";
     row.backend = engine->backend_name();
+    row.machine = machine_name(row.backend);
     row.threads = engine->options().threads;
     row.sequences = engine->options().sequences;
     row.step_rows = engine->options().step_rows;

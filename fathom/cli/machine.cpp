@@ -207,6 +207,12 @@ Machine read_machine() {
   return machine;
 }
 
+std::string machine_name(std::string_view backend) {
+  const Machine machine = read_machine();
+  if (backend == "cuda" && !machine.gpus.empty()) return machine.gpus[0].name;
+  return machine.processor.empty() ? "unknown processor" : machine.processor;
+}
+
 int64_t usable_memory_bytes(const Machine& machine) { return machine.available_bytes; }
 
 }  // namespace fathom::cli

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fathom::cli {
@@ -34,6 +35,9 @@ struct Machine {
 };
 
 Machine read_machine();
+
+/// What a result of `backend` was measured on: the GPU, or the processor.
+std::string machine_name(std::string_view backend);
 
 /// Memory that a program may still take: available, cut by the cgroup's limit.
 int64_t usable_memory_bytes(const Machine& machine);

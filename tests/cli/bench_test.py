@@ -61,6 +61,17 @@ class Bench(ProgramTest):
         rows = self.succeeds("bench", "prefill", "--lengths", "8,16", "--batch", "1,2", "--json", *QUICK).lines()
         self.assertEqual([(r["length"], r["batch"]) for r in rows], [(8, 1), (8, 2), (16, 1), (16, 2)])
 
+    def test_the_command_of_a_row_runs_the_same_again(self):
+        given = ["--numerics", "deepinfer", "--batch-invariant", "--step-rows", "64", "--lengths", "8", "--replay", "off"]
+        row = self.succeeds("bench", "prefill", *given, *QUICK, "--json").lines()[0]
+        again = row["command"].split()
+        self.assertEqual(again[:2], ["fathom", "bench"])
+        for i, word in enumerate(given):
+            self.assertIn(word if word.startswith("--") else f"{given[i - 1]} {word}", row["command"])
+        twice = self.succeeds(*again[1:], "--warmup", "0", "--json").lines()[0]
+        for key in ("length", "batch", "numerics", "batch_invariant", "replay", "backend", "threads", "command"):
+            self.assertEqual(twice[key], row[key], key)
+
     def test_files_and_the_gate(self):
         path = self.folder() / "b.csv"
         words = ["bench", "decode", "--lengths", "8", "--cached", "8", *QUICK]
