@@ -40,6 +40,11 @@ inline void store(DType dtype, uint8_t* row, int64_t i, double value) {
   }
 }
 
+/// What `store` leaves of a value.
+inline float rounded(DType dtype, double value) {
+  return dtype == DType::bf16 ? bf16_to_float(double_to_bf16(value)) : float(value);
+}
+
 /// A row of f32 or bf16 as floats (exact).
 inline void load_row(const AnyView& view, int64_t r, std::span<float> out) {
   const uint8_t* row = view.row(r);

@@ -23,6 +23,16 @@ KernelWork on_activations(double operations, const Views&... views) {
   return {.cache_bytes = bytes, .cache_footprint = bytes, .operations = operations};
 }
 
+// Multiply-adds and the like of an element, of steps that operations take with them.
+constexpr double kRounding = 3;  // a comparison for the largest, a product and a rounding
+constexpr double kNorm = 4;      // a square and its sum, two products
+constexpr double kTurn = 3;      // four products and two sums a pair, beside sine and cosine once a row
+double steps_of(const Q8Rows& q8) { return q8.wanted() ? kRounding * double(q8.codes.rows * q8.codes.cols) : 0; }
+double steps_of(const Norm& norm, int64_t rows) { return norm.wanted() ? kNorm * double(rows * norm.weight.cols) : 0; }
+double steps_of(const Turn& turn, int64_t heads_in_all) {
+  return kTurn * double(heads_in_all * 2 * int64_t(turn.frequencies.size()));
+}
+
 // FP8 and FP4 codes are exact in bf16; so is a bf16 weight against bf16 rows.
 Arithmetic arithmetic_of(DType x, DType weight) {
   return x == DType::f32 || weight == DType::f32 ? Arithmetic::f32 : Arithmetic::bf16;
@@ -116,9 +126,9 @@ KernelWork WorkReader::operator()(const AddRows& op) const {
   return on_activations(double(op.out.size()), op.a, op.b, op.out);
 }
 
-// A comparison for the largest, a product and a rounding each.
 KernelWork WorkReader::operator()(const QuantizeRows& op) const {
-  return on_activations(3.0 * double(op.x.rows * op.x.cols), op.x, op.codes, op.scales);
+  return on_activations(kRounding * double(op.x.rows * op.x.cols) + steps_of(op.turn, op.x.rows * op.heads), op.x,
+                        op.codes, op.scales);
 }
 
 KernelWork WorkReader::operator()(const Linear& op) const {
@@ -140,20 +150,21 @@ KernelWork WorkReader::operator()(const GroupedLinear& op) const {
   return work;
 }
 
-// A square and its sum, two products.
 KernelWork WorkReader::operator()(const RmsNorm& op) const {
-  return on_activations(4.0 * double(op.x.rows * op.x.cols), op.x, op.weight, op.out);
+  return on_activations(kNorm * double(op.x.rows * op.x.cols) + steps_of(op.q8), op.x, op.weight, op.out, op.q8.codes,
+                        op.q8.scales);
 }
 
-// Turned channels are read and written; four products and two sums a pair, beside sine and cosine once a row.
+// Turned channels are read and written.
 KernelWork WorkReader::operator()(const Rope& op) const {
   const int64_t turned = op.x.rows * op.heads * 2 * int64_t(op.frequencies.size());
   const int64_t bytes = 2 * bytes_of(op.x.dtype, turned);
-  return {.cache_bytes = bytes, .cache_footprint = bytes, .operations = 3.0 * double(turned)};
+  return {.cache_bytes = bytes, .cache_footprint = bytes, .operations = kTurn * double(turned)};
 }
 
 KernelWork WorkReader::operator()(const EncodeRows& op) const {
-  return on_activations(3.0 * double(op.x.rows * op.x.cols), op.x, op.out);
+  const double steps = steps_of(op.norm, op.x.rows) + steps_of(op.turn, op.x.rows * op.heads);
+  return on_activations(kRounding * double(op.x.rows * op.x.cols) + steps, op.x, op.norm.weight, op.out);
 }
 
 KernelWork WorkReader::operator()(const StoreRing& op) const { return on_activations(0, op.entries, op.entries); }
@@ -229,12 +240,13 @@ KernelWork WorkReader::operator()(const Gate& op) const {
 
 // Read: expert and weight; written: row, weight, place; and the beginnings.
 KernelWork WorkReader::operator()(const GroupByExpert& op) const {
-  return on_activations(0, op.experts, op.weights, op.begin, op.row, op.weight, op.place);
+  return on_activations(0, op.experts, op.weights, op.begin, op.row, op.weight, op.place, op.number);
 }
 
 // Three products and a sum, beside the exponential.
 KernelWork WorkReader::operator()(const SwiGlu& op) const {
-  return on_activations(4.0 * double(op.gate.rows * op.gate.cols), op.gate, op.up, op.out);
+  return on_activations(4.0 * double(op.gate.rows * op.gate.cols) + steps_of(op.q8), op.gate, op.up, op.out,
+                        op.q8.codes, op.q8.scales);
 }
 
 KernelWork WorkReader::operator()(const Combine& op) const {
@@ -268,13 +280,24 @@ KernelWork WorkReader::operator()(const StreamMixes& op) const {
 }
 
 KernelWork WorkReader::operator()(const StreamCollapse& op) const {
-  return on_activations(2.0 * double(op.streams.rows * op.streams.cols), op.streams, op.pre, op.out);
+  const double steps = steps_of(op.norm, op.streams.rows) + steps_of(op.q8);
+  return on_activations(2.0 * double(op.streams.rows * op.streams.cols) + steps, op.streams, op.pre, op.norm.weight,
+                        op.out, op.q8.codes, op.q8.scales);
 }
 
+// Streams that are collapsed at once need not be read again.
 KernelWork WorkReader::operator()(const StreamSpread& op) const {
-  const double streams = double(op.post.shape[1]);
-  return on_activations(2.0 * double(op.streams.rows * op.streams.cols) * (streams + 1), op.y, op.post, op.comb,
-                        op.streams, op.streams);
+  const double streams = double(op.post.shape[1]), all = double(op.streams.rows * op.streams.cols);
+  KernelWork work = on_activations(2 * all * (streams + 1) + double(op.routed.rows * op.routed.cols), op.y, op.post,
+                                   op.comb, op.streams, op.streams, op.routed, op.place);
+  if (op.next.pre.empty()) return work;
+  StreamCollapse collapse = op.next;
+  collapse.streams = op.streams;
+  const KernelWork next = (*this)(collapse);
+  work.operations += next.operations;
+  work.cache_bytes += next.cache_bytes - bytes_in(op.streams);
+  work.cache_footprint += next.cache_footprint - bytes_in(op.streams);
+  return work;
 }
 
 KernelWork WorkReader::operator()(const StreamMean& op) const {

@@ -86,6 +86,25 @@ TEST(OperationWork, AttentionReadsTheRingOnceForASequenceAndEntriesForEachRow) {
   EXPECT_EQ(work.memory_bytes, 528 * (127 + 9) + 288 * 612);  // positions 873 to 999, and 0 to 8
 }
 
+// Two rows of four streams of 64: y is 128 bytes a row, the streams 512, codes with scales 66.
+TEST(OperationWork, AStepThatIsTakenAlongCostsItsWorkButNotTheWayToMemoryAndBack) {
+  const std::vector<float> mixes(2 * 16);
+  const View<const float, 2> pre(mixes.data(), {2, 4}), comb(mixes.data(), {2, 16});
+  const AnyView y(kNowhere, DType::bf16, 2, 64), weight(kNowhere, DType::bf16, 1, 64);
+  const AnyViewMut streams(kNowhere, DType::bf16, 2, 256), u(kNowhere, DType::bf16, 2, 64);
+  const Q8Rows q8{{kNowhere, DType::f8_e4m3, 2, 64}, {kNowhere, DType::f8_e8m0, 2, 2}};
+  StreamSpread op{y, pre, comb, streams};
+  const KernelWork spread = work_of(op);
+  const KernelWork collapse = work_of(StreamCollapse{streams, pre, u});
+  const KernelWork norm = work_of(RmsNorm{u, weight, u, 0});
+  const KernelWork rounding = work_of(QuantizeRows{u, q8.codes, q8.scales});
+  op.next = {{}, pre, u, {weight, 0}, q8};
+  const KernelWork all = work_of(op);
+  EXPECT_DOUBLE_EQ(all.operations, spread.operations + collapse.operations + norm.operations + rounding.operations);
+  EXPECT_EQ(spread.cache_bytes, 2 * (128 + 16 + 64 + 2 * 512));
+  EXPECT_EQ(all.cache_bytes, spread.cache_bytes + 2 * (16 + 128 + 66) + 128);  // pre, u, its codes; the norm's weight
+}
+
 TEST(OperationWork, APeakThatIsNotThereBoundsNothing) {
   MachinePeaks peaks;  // of a device: no caches of a core
   peaks.l3_bytes = 1000;

@@ -10,6 +10,10 @@
 //   A row's result depends on that row and on its sequence's past only, never on its neighbours in the batch
 //   (spec/engine.md R-36): fixed order of summation, no splits that depend on the number of rows.
 // Views do not overlap unless a comment says that they may be the same.
+//
+// Some operations take a step of another one with them (Norm, Turn, Q8Rows, StreamSpread): what they do is by
+// definition both operations in turn, with the rounding to A between them, bit for bit. It saves a launch on a device,
+// and a row's way to memory and back everywhere. decisions/0016
 #pragma once
 #include <cstdint>
 #include <span>
@@ -56,6 +60,30 @@ struct RingRegion {
   }
 };
 
+// ------------------------------------------------------------------------------------- steps of other operations
+/// The stored rows once more, in Q8, as QuantizeRows makes it of them. An operation that has such a member stores
+/// nothing but this form if its `out` is empty.
+struct Q8Rows {
+  AnyViewMut codes;   // [rows, K] f8_e4m3; empty: not wanted. K a multiple of 32
+  AnyViewMut scales;  // [rows, K / 32] f8_e8m0
+  bool wanted() const { return codes.data != nullptr; }
+};
+
+/// Rows are divided by their root mean square first, as RmsNorm does it.
+struct Norm {
+  AnyView weight;  // [1, dim] bf16 or f32; empty: they are not
+  float eps = 0;   // in units of x^2
+  bool wanted() const { return weight.data != nullptr; }
+};
+
+/// Heads are turned first, as Rope does it; the rows that are read stay as they are.
+struct Turn {
+  View<const int64_t, 1> positions;    // [rows]
+  std::span<const float> frequencies;  // [pairs]; empty: they are not
+  bool inverse = false;
+  bool wanted() const { return !frequencies.empty(); }
+};
+
 // ------------------------------------------------------------------------------------------------- rows in, rows out
 /// out[r, c*H + h] = table[ids[r], h] for each of the `streams` copies c.                              model.md 4.1
 struct Embed {
@@ -83,6 +111,8 @@ struct QuantizeRows {
   AnyView x;          // [rows, K] A; K a multiple of 32
   AnyViewMut codes;   // [rows, K] f8_e4m3
   AnyViewMut scales;  // [rows, K / 32] f8_e8m0
+  int heads = 1;      // of the turn
+  Turn turn = {};
 };
 
 /// out = x . weight^T. With `groups` > 1, block-diagonal: weight rows [g * N/groups, ...) meet the x columns
@@ -109,6 +139,7 @@ struct RmsNorm {
   AnyView weight;  // [1, dim] bf16 or f32
   AnyViewMut out;  // [rows, dim] A; may be x
   float eps;       // in units of x^2
+  Q8Rows q8 = {};
 };
 
 /// Turns the last 2 * frequencies channels of each head, in place: pair (2i, 2i+1) by the angle
@@ -128,6 +159,8 @@ struct EncodeRows {
   int heads = 1;
   RowFormat format;
   View<uint8_t, 2> out;  // [rows, heads * row_bytes(format, channels)]
+  Norm norm = {};        // of whole rows
+  Turn turn = {};        // behind the norm
 };
 
 /// Puts the entries of the last `capacity` rows of each sequence into its ring.
@@ -218,12 +251,13 @@ struct Gate {
 
 /// Sorts the assignments (row, slot) by expert, then row, then slot.
 struct GroupByExpert {
-  View<const int32_t, 2> experts;  // [rows, k]
-  View<const float, 2> weights;    // [rows, k]
-  View<int32_t, 1> begin;          // [experts + 1] out
-  View<int32_t, 1> row;            // [rows * k] out: row of an assignment
-  View<float, 1> weight;           // [rows * k] out: weight of an assignment
-  View<int32_t, 2> place;          // [rows, k] out: assignment of (row, slot)
+  View<const int32_t, 2> experts;      // [rows, k]
+  View<const float, 2> weights;        // [rows, k]
+  View<int32_t, 1> begin;              // [experts + 1] out
+  View<int32_t, 1> row;                // [rows * k] out: row of an assignment
+  View<float, 1> weight;               // [rows * k] out: weight of an assignment
+  View<int32_t, 2> place;              // [rows, k] out: assignment of (row, slot)
+  View<const int32_t, 1> number = {};  // [experts] what each is called in `begin`; empty: as in `experts`
 };
 
 /// out = silu(min(gate, limit)) * clamp(up, -limit, limit) * weight[r]. limit 0: no clamp.          model.md 8.2
@@ -232,6 +266,7 @@ struct SwiGlu {
   View<const float, 1> weight;  // [rows]; empty: 1
   float limit = 0;
   AnyViewMut out;  // [rows, I] A; may be gate or up
+  Q8Rows q8 = {};
 };
 
 /// out[r] = sum over slots of routed[place(r, slot)] + shared[r], slots in order.                     model.md 8.3
@@ -295,6 +330,8 @@ struct StreamCollapse {
   AnyView streams;           // [rows, C * H] A
   View<const float, 2> pre;  // [rows, C]
   AnyViewMut out;            // [rows, H] A
+  Norm norm = {};            // of what is stored
+  Q8Rows q8 = {};
 };
 
 /// streams[r, k] = post[r, k] * y[r] + sum_j comb[r, j, k] * streams[r, j].                           model.md 4.4
@@ -303,6 +340,11 @@ struct StreamSpread {
   View<const float, 2> post;  // [rows, C]
   View<const float, 2> comb;  // [rows, C * C]
   AnyViewMut streams;         // [rows, C * H] A, in place
+  // With `routed`, y is only the shared part of a Combine, whose sum is spread.
+  AnyView routed = {};                // [assignments, H] A
+  View<const int32_t, 2> place = {};  // [rows, k]
+  // The new streams are collapsed for the sub-layer behind; its own `streams` are not read. pre empty: they are not.
+  StreamCollapse next = {};
 };
 
 /// out[r] = mean over streams.                                                                       model.md 11.1

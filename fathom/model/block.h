@@ -8,11 +8,12 @@
 namespace fathom {
 
 /// Second half of a block: streams with the attention result in them -> streams with the experts' result in them.
+/// `next_norm` as for spread().
 inline void expert_site(Step& step, const BlockWeights& w, Streams& streams, View<const uint8_t, 1> image,
-                        int per_token) {
+                        int per_token, AnyView next_norm) {
   const SiteMixes mixes = site_mixes(step, w.ffn_mix, streams);
-  const AnyViewMut u = rms_norm(step, collapse(step, streams), w.ffn_norm);
-  spread(step, experts(step, w, u, image, per_token), mixes, streams);
+  const SiteInput in = site_input(step, streams, w.ffn_norm);
+  spread(step, experts(step, w, in, image, per_token), mixes, streams, next_norm);
 }
 
 }  // namespace fathom

@@ -255,12 +255,14 @@ void narrow(Step& step, Pass& pass, const RowSubset& going) {
 // The first decoder layer: all rows feed its global cache, some its window, and the last ones go on (model.md 13.2).
 AttentionRows enter_decoder(Step& step, Pass& pass, const Batch& batch, AnyView norm) {
   AttentionRows in;
-  in.global_u = rms_norm(step, collapse(step, pass.streams), norm);
+  const SiteInput all = site_input(step, pass.streams, norm);
+  in.global_u = all.u;
   in.global_rows = batch.rows;
   const RowSubset going = rows_from(step, batch.rows, [&](int64_t i) { return batch.replay[size_t(i)].decoder_from; });
   const RowSubset windowed =
       rows_from(step, batch.rows, [&](int64_t i) { return batch.replay[size_t(i)].decoder_window_from; });
   in.u = take(step, going, in.global_u);
+  in.rounded = going.all ? all.rounded : rounded_input(step, in.u);
   in.window_u = windowed.rows.rows() == going.rows.rows() ? in.u : take(step, windowed, in.global_u);
   in.window_rows = windowed.rows;
   narrow(step, pass, going);
@@ -271,7 +273,8 @@ AttentionRows enter_decoder(Step& step, Pass& pass, const Batch& batch, AnyView 
 // The last layer: rows without logits end in its window, nobody reads what it would make of them.
 AttentionRows enter_last_layer(Step& step, Pass& pass, const Batch& batch, AnyView norm) {
   AttentionRows in;
-  in.window_u = in.global_u = rms_norm(step, collapse(step, pass.streams), norm);
+  const SiteInput all = site_input(step, pass.streams, norm);
+  in.window_u = in.global_u = all.u;
   in.window_rows = in.global_rows = pass.running.rows;
   int64_t next = 0;  // of the rows with logits, which rise as the rows do
   const RowSubset going = rows_where(step, pass.running.rows, [&](int32_t r) {
@@ -281,6 +284,7 @@ AttentionRows enter_last_layer(Step& step, Pass& pass, const Batch& batch, AnyVi
     return true;
   });
   in.u = take(step, going, in.global_u);
+  in.rounded = going.all ? all.rounded : rounded_input(step, in.u);
   narrow(step, pass, going);
   pass.window = visibility(step, pass.running.rows, batch.replay, Half::decoder);
   return in;
@@ -405,18 +409,23 @@ View<const float, 2> Model::compute(Queue& queue, const Operations& ops, const B
       in = enter_last_layer(step, pass, batch, w.attn_norm);
     } else if (l != first_decoder) {
       if (l == first_decoder + 1) pass.window = visibility(step, pass.running.rows, batch.replay, Half::decoder);
-      in.u = in.window_u = in.global_u = rms_norm(step, collapse(step, pass.streams), w.attn_norm);
+      const SiteInput all = site_input(step, pass.streams, w.attn_norm);
+      in.u = in.window_u = in.global_u = all.u;
+      in.rounded = all.rounded;
       in.window_rows = in.global_rows = pass.running.rows;
     }
     in.rows = pass.running.rows;
     in.window_begin = pass.window.begin;
     in.window_end = pass.window.end;
     const SiteMixes mixes = site_mixes(step, w.attn_mix, pass.streams);
-    spread(step, attention(step, context, w, l, plan, in, pass.shared), mixes, pass.streams);
+    spread(step, {attention(step, context, w, l, plan, in, pass.shared)}, mixes, pass.streams, w.ffn_norm);
     s.scratch.reset();
     step.next_block = l == last ? nullptr : &s.weights.blocks[size_t(l) + 1];
     step.next_rows = l + 1 == last ? batch.logit_rows.shape[0] : pass.running.rows.rows();
-    expert_site(step, w, pass.streams, pass.image, c.num_experts_per_tok);
+    // Engram changes the streams before they are read.
+    const bool passes = l != last && !s.plan[size_t(l) + 1].engram;
+    expert_site(step, w, pass.streams, pass.image, c.num_experts_per_tok,
+                passes ? s.weights.blocks[size_t(l) + 1].attn_norm : AnyView());
     s.scratch.reset();
     step.record(l, "streams", pass.streams.x);
   }

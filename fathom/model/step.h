@@ -54,12 +54,15 @@ struct Step {
   }
 };
 
-/// x rounded to Q8, as it enters an FP8 or FP4 weight.
-inline Matrix quantized(Step& step, AnyView x) {
-  const AnyViewMut codes = step.scratch.rows(DType::f8_e4m3, x.rows, x.cols);
-  const AnyViewMut scales = step.scratch.rows(DType::f8_e8m0, x.rows, x.cols / 32);
-  step.ops.quantize_rows(step.queue, {x, codes, scales});
-  return Matrix(codes, scales, 1);
+inline Q8Rows q8_rows(Scratch& scratch, int64_t rows, int64_t cols) {
+  return {scratch.rows(DType::f8_e4m3, rows, cols), scratch.rows(DType::f8_e8m0, rows, cols / 32)};
+}
+
+/// x rounded to Q8, as it enters an FP8 or FP4 weight; with `turn`, its heads are turned first.
+inline Matrix quantized(Step& step, AnyView x, int heads = 1, const Turn& turn = {}) {
+  const Q8Rows q8 = q8_rows(step.scratch, x.rows, x.cols);
+  step.ops.quantize_rows(step.queue, {x, q8.codes, q8.scales, heads, turn});
+  return Matrix(q8.codes, q8.scales, 1);
 }
 
 /// What enters an FP8 or FP4 weight: Q8 where the numerics say so, x itself in the float modes.
@@ -77,6 +80,27 @@ inline AnyViewMut rms_norm(Step& step, AnyView x, AnyView weight) {
   const AnyViewMut out = step.activations(x.rows, x.cols);
   step.ops.rms_norm(step.queue, {x, weight, out, float(step.config.rms_norm_eps)});
   return out;
+}
+
+/// What enters an FP8 or FP4 weight, of rows that an operation makes: `run(out, q8)` calls it with the one of the two
+/// that the numerics want.
+template <class Run>
+Matrix input_made_by(Step& step, int64_t rows, int64_t cols, const Run& run) {
+  if (!step.numerics.quantize_inputs) {
+    const AnyViewMut out = step.activations(rows, cols);
+    run(out, Q8Rows{});
+    return Matrix(out);
+  }
+  const Q8Rows q8 = q8_rows(step.scratch, rows, cols);
+  run(AnyViewMut(), q8);
+  return Matrix(q8.codes, q8.scales, 1);
+}
+
+/// Normed rows that nothing but FP8 and FP4 weights reads.
+inline Matrix normed_input(Step& step, AnyView x, AnyView weight) {
+  return input_made_by(step, x.rows, x.cols, [&](AnyViewMut out, const Q8Rows& q8) {
+    step.ops.rms_norm(step.queue, {x, weight, out, float(step.config.rms_norm_eps), q8});
+  });
 }
 
 }  // namespace fathom

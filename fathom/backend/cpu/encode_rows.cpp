@@ -4,6 +4,9 @@
 
 #include "fathom/backend/cpu/group_codes.h"
 #include "fathom/backend/cpu/row_operations.h"
+#include "fathom/backend/cpu/row_steps.h"
+#include "fathom/backend/cpu/scratch.h"
+#include "fathom/backend/cpu/turn.h"
 #include "fathom/tensor/number_formats.h"
 
 namespace fathom::cpu {
@@ -96,11 +99,43 @@ template <class T>
   }
 }
 
+// A row before it is encoded: itself, or a copy that is normed and turned.
+template <class T>
+class Prepared {
+ public:
+  [[gnu::always_inline]] explicit Prepared(const EncodeRows& op) : op_(op) {
+    if (op.norm.wanted() || op.turn.wanted()) row_ = row_scratch.get<T>(op.x.cols);
+    turns_ = turns_scratch.get<float>(2 * int64_t(op.turn.frequencies.size()));
+  }
+  [[gnu::always_inline]] const T* row(int64_t r) const {
+    const T* x = row_of<T>(op_.x, r);
+    if (row_ == nullptr) return x;
+    const int64_t n = op_.x.cols;
+    if (op_.norm.wanted()) {
+      norm_row(x, op_.norm, n, row_);
+    } else {
+      std::memcpy(row_, x, size_t(n) * sizeof(T));
+    }
+    if (op_.turn.wanted()) {
+      turns_of(op_.turn.positions[r], op_.turn.frequencies, op_.turn.inverse, turns_);
+      turn_heads(row_, op_.heads, n / op_.heads, int64_t(op_.turn.frequencies.size()), turns_);
+    }
+    return row_;
+  }
+
+ private:
+  static inline thread_local Scratch row_scratch, turns_scratch;
+  const EncodeRows& op_;
+  T* row_ = nullptr;
+  float* turns_ = nullptr;
+};
+
 template <class T>
 [[gnu::always_inline]] inline void rows(const EncodeRows& op, int64_t begin, int64_t end) {
   const int64_t channels = op.x.cols / op.heads, bytes = row_bytes(op.format, channels);
+  const Prepared<T> prepared(op);
   for (int64_t r = begin; r < end; ++r) {
-    const T* x = row_of<T>(op.x, r);
+    const T* x = prepared.row(r);
     uint8_t* out = op.out.data + r * op.out.stride[0];
     for (int64_t h = 0; h < op.heads; ++h) encode(op.format, x + h * channels, channels, out + h * bytes);
   }
@@ -130,8 +165,9 @@ template <class T>
                                                                                                   int64_t begin,
                                                                                                   int64_t end) {
   const int64_t channels = op.x.cols / op.heads, bytes = row_bytes(op.format, channels);
+  const Prepared<T> prepared(op);
   for (int64_t r = begin; r < end; ++r) {
-    const T* x = row_of<T>(op.x, r);
+    const T* x = prepared.row(r);
     uint8_t* out = op.out.data + r * op.out.stride[0];
     for (int64_t h = 0; h < op.heads; ++h) encode_avx512(op.format, x + h * channels, channels, out + h * bytes);
   }
@@ -142,7 +178,9 @@ template <class T>
 
 template <auto piece>
 void run(Queue& queue, const EncodeRows& op) {
-  for_row_pieces(queue, op.x.rows, 10 + op.x.cols / 2, [&](int64_t b, int64_t e) { piece(op, b, e); });
+  const int64_t norm_ns = op.norm.wanted() ? op.x.cols / 8 : 0;
+  const int64_t row_ns = 10 + op.x.cols / 2 + norm_ns + turn_ns(int64_t(op.turn.frequencies.size()), op.heads);
+  for_row_pieces(queue, op.x.rows, row_ns, [&](int64_t b, int64_t e) { piece(op, b, e); });
 }
 
 }  // namespace

@@ -15,11 +15,24 @@ namespace fathom::cuda {
 
 using Bf16 = __nv_bfloat16;
 
+// ------------------------------------------------------------------------------------------------ launches
+/// Programmatic dependent launch: the next kernel of the stream may begin, as far as its own wait; the kernel before
+/// has ended and its results are visible.
+__device__ inline void let_kernel_behind_start() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ inline void wait_for_kernel_ahead() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
 // ------------------------------------------------------------------------------------------------ single elements
 __device__ inline float load(float v) { return v; }
 __device__ inline float load(Bf16 v) { return __bfloat162float(v); }
 __device__ inline void store(float& at, float v) { at = v; }
 __device__ inline void store(Bf16& at, float v) { at = __float2bfloat16_rn(v); }
+/// What `store` leaves of a value.
+template <class A>
+__device__ inline float rounded(float v) {
+  A at;
+  store(at, v);
+  return load(at);
+}
 
 /// 2^(code - 127); code 0 is the subnormal 2^-127, 255 NaN.
 __device__ inline float e8m0(uint8_t code) {
@@ -117,6 +130,34 @@ __device__ inline void store_some(float* row, int64_t i, const float (&in)[Width
   } else {
     row[i] = in[0];
   }
+}
+
+/// The same in two steps: loads that are on their way, and their numbers.
+template <class A, int Width>
+struct Packed {
+  A value;
+};
+template <>
+struct Packed<Bf16, 8> {
+  uint4 value;
+};
+template <>
+struct Packed<float, 8> {
+  float4 low, high;
+};
+template <int Width, class A>
+__device__ inline Packed<A, Width> load_packed(const A* row, int64_t i) {
+  if constexpr (Width == 1) {
+    return {row[i]};
+  } else if constexpr (sizeof(A) == 2) {
+    return {*reinterpret_cast<const uint4*>(row + 8 * i)};
+  } else {
+    return {*reinterpret_cast<const float4*>(row + 8 * i), *reinterpret_cast<const float4*>(row + 8 * i + 4)};
+  }
+}
+template <class A, int Width>
+__device__ inline void unpack(const Packed<A, Width>& packed, float (&out)[Width]) {
+  load_some(reinterpret_cast<const A*>(&packed), 0, out);
 }
 
 // ------------------------------------------------------------------------------------------------ sums

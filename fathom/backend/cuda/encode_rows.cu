@@ -1,103 +1,96 @@
-// Rounding rows into codes and scales, and putting entries where they belong. A thread has eight channels: two (Q4K)
-// or four (Q8, Q4I) neighbours share a scale, found by shuffles. Bytes: rows * channels * (sizeof(A) + about 1).
-#include "fathom/backend/cuda/device.cuh"
+// Rounding rows into codes and scales, norm and rotation before it where they are wanted, and putting entries where
+// they belong. Bytes: rows * channels * (sizeof(A) + about 1).
+#include <algorithm>
+
 #include "fathom/backend/cuda/kernels.h"
-#include "fathom/backend/cuda/launch.h"
+#include "fathom/backend/cuda/norm_row.cuh"
+#include "fathom/backend/cuda/rotation.cuh"
 
 namespace fathom::cuda {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kThreads = 128, kPreparedThreads = 256;
 
-// Where an encoded row's parts go. Q8 rows may have codes and scales apart.
-struct Destination {
-  uint8_t* codes;
-  int64_t code_stride;  // bytes between rows
-  int64_t head_stride;  // bytes between the heads of a row
-  uint8_t* scales;
-  int64_t scale_stride;
-};
-
-// Largest magnitude over groups of `threads` neighbours (a power of two).
-__device__ float group_max(float v, int threads) {
-  for (int step = 1; step < threads; step *= 2) v = fmaxf(v, __shfl_xor_sync(~0u, v, step));
-  return v;
+// Blocks that share a row: a few rows fill the GPU too, and what is done once a block stays rare.
+unsigned pieces_of_rows(int64_t rows, int64_t octets, int threads) {
+  const int64_t most = (octets + threads - 1) / threads, wanted = 8 * kProcessors / std::max<int64_t>(rows, 1);
+  return unsigned(std::clamp<int64_t>(wanted, 1, most));
 }
 
-__device__ void put(uint8_t* at, uint64_t bytes, int count) {
-  const auto address = reinterpret_cast<uintptr_t>(at);
-  if (count == 8 && address % 8 == 0) {
-    *reinterpret_cast<uint64_t*>(at) = bytes;
-  } else if (count == 4 && address % 4 == 0) {
-    *reinterpret_cast<uint32_t*>(at) = uint32_t(bytes);
-  } else {
-    for (int b = 0; b < count; ++b) at[b] = uint8_t(bytes >> (8 * b));
-  }
-}
-
+// blockIdx.y cuts long rows.
 template <class A, RowFormat Format, int Width>
 __global__ void encode_kernel(Rows<const A> x, int heads, int channels, Destination to) {
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
   const int64_t r = blockIdx.x;
-  const int octets = heads * channels / 8, padded = (octets + 31) / 32 * 32;  // whole warps shuffle
-  for (int o = threadIdx.x; o < padded; o += blockDim.x) {
-    float v[8] = {};
-    if (o < octets) {
-      if constexpr (Width == 8) {
-        load_some(x.row(r), o, v);
-      } else {
-        for (int k = 0; k < 8; ++k) v[k] = load(x.row(r)[8 * o + k]);
-      }
-    }
-    float largest = 0;
-#pragma unroll
-    for (int k = 0; k < 8; ++k) largest = fmaxf(largest, fabsf(v[k]));
-    const float amax = group_max(largest, Format == RowFormat::q4k ? 2 : 4);
-    if (o >= octets) continue;
-    const int head = o * 8 / channels, c = o * 8 % channels;
-    uint8_t* codes = to.codes + r * to.code_stride + head * to.head_stride;
-    uint8_t* scales = to.scales + r * to.scale_stride + head * to.head_stride;
-    uint64_t packed = 0;
-    if constexpr (Format == RowFormat::q8) {
-      const float scale = pow2_ceil(fmaxf(amax, 1e-4f) / 448.0f), inverse = 1 / scale;  // of a power of two: exact
-#pragma unroll
-      for (int k = 0; k < 8; ++k) packed |= uint64_t(to_e4m3(v[k] * inverse)) << (8 * k);
-      put(codes + c, packed, 8);
-      if (c % 32 == 0) scales[c / 32] = uint8_t(__float_as_uint(scale) >> 23);
-    } else {
-      uint8_t code = 0;
-      float scale = 0;
-      if constexpr (Format == RowFormat::q4k) {
-        code = to_e4m3(fminf(fmaxf(amax / 6.0f, 0x1p-9f), 448.0f));
-        scale = e4m3(code);
-      } else {
-        scale = pow2_ceil(fmaxf(amax, 6 * 0x1p-126f) / 6.0f);
-        code = uint8_t(__float_as_uint(scale) >> 23);
-      }
-#pragma unroll
-      for (int k = 0; k < 8; ++k) packed |= uint64_t(to_e2m1(v[k] / scale)) << (4 * k);
-      put(codes + c / 2, packed, 4);
-      constexpr int kGroup = Format == RowFormat::q4k ? 16 : 32;
-      if (c % kGroup == 0) scales[c / kGroup] = code;
-    }
-  }
+  encode_octets<Format>(r, heads * channels / 8, channels, to, int(blockIdx.y * blockDim.x + threadIdx.x),
+                        int(gridDim.y * blockDim.x), [&](int o, float(&v)[8]) { load_octet<Width>(x.row(r), o, v); });
 }
 
-// Format f32: a copy, or bf16 widened.
-template <class A>
-__global__ void widen_kernel(Rows<const A> x, int64_t columns, uint8_t* out, int64_t out_stride) {
-  for (int64_t i = threadIdx.x; i < columns; i += blockDim.x) {
-    const uint32_t bits = __float_as_uint(load(x.row(blockIdx.x)[i]));
-    put(out + blockIdx.x * out_stride + 4 * i, bits, 4);
+// With a norm, of whole rows: the row waits in shared memory, and a block has all of it.
+template <class A, RowFormat Format, int Width>
+__global__ void prepare_kernel(Rows<const A> x, int heads, int channels, Destination to,
+                               const __grid_constant__ RowNorm norm, const __grid_constant__ Rotation rotation) {
+  extern __shared__ uint4 staged[];
+  __shared__ float lanes[32];
+  __shared__ Turns turns;
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
+  const int64_t r = blockIdx.x, columns = int64_t(heads) * channels;
+  A* row = reinterpret_cast<A*>(staged);
+  const bool normed = norm.weight != nullptr;
+  if (rotation.pairs > 0) take_turns(rotation, r, turns);
+  if (normed) {
+    for (int64_t i = threadIdx.x; i < columns / Width; i += blockDim.x) {
+      float some[Width];
+      load_some(x.row(r), i, some);
+      store_some(row, i, some);
+    }
+    __syncthreads();
+    norm_row<Width>(row, columns, norm, lanes, [](int64_t, const float(&)[Width]) {});
   }
+  __syncthreads();
+  encode_octets<Format>(r, int(columns / 8), channels, to, int(blockIdx.y * blockDim.x + threadIdx.x),
+                        int(gridDim.y * blockDim.x), [&](int o, float(&v)[8]) {
+                          if (normed) {
+                            load_octet<8>(row, o, v);
+                          } else {
+                            load_octet<Width>(x.row(r), o, v);
+                          }
+                          turn_octet<A>(v, o * 8 % channels, channels, rotation.pairs, turns);
+                        });
 }
+
+// Rows of `x` where kernels reach them, prepared if one of the two is wanted.
+struct Preparation {
+  AnyView weight;  // of the norm, where kernels reach it
+  float eps = 0;
+  Rotation rotation{};
+};
 
 template <class A, RowFormat Format>
-void encode(Call& call, const AnyView& x, int heads, const Destination& to) {
+void encode(Call& call, const AnyView& x, int heads, const Destination& to, const Preparation& before) {
   const int64_t octets = x.cols / 8;
-  with_width(common_width(x.cols, x), [&]<int Width>(std::integral_constant<int, Width>) {
-    encode_kernel<A, Format, Width><<<grid(x.rows), row_threads(octets, kThreads), 0, call.stream()>>>(
-        rows_of<A>(x), heads, int(x.cols / heads), to);
+  const int channels = int(x.cols / heads);
+  const bool normed = before.weight.data != nullptr, prepared = normed || before.rotation.pairs > 0;
+  const int threads = row_threads(octets, prepared ? kPreparedThreads : kThreads);
+  const dim3 blocks(grid(x.rows), normed ? 1 : pieces_of_rows(x.rows, octets, threads));
+  const int width = normed ? common_width(x.cols, x, before.weight) : common_width(x.cols, x);
+  with_width(width, [&]<int Width>(std::integral_constant<int, Width>) {
+    if (!prepared) {
+      return launch_early(call, encode_kernel<A, Format, Width>, blocks, threads, 0, rows_of<A>(x), heads, channels,
+                          to);
+    }
+    RowNorm norm;
+    if (normed) norm = row_norm(before.weight, before.eps, x.cols / Width);
+    launch_early(call, prepare_kernel<A, Format, Width>, blocks, std::max(threads, norm.threads),
+                 norm.weight != nullptr ? staged_bytes(x.cols, x.dtype) : 0, rows_of<A>(x), heads, channels, to, norm,
+                 before.rotation);
   });
+}
+
+Rotation placed(Call& call, const Turn& turn) {
+  return turn.wanted() ? rotation_of(call.in(turn.positions), turn.frequencies, turn.inverse) : Rotation{};
 }
 
 // Bytes of entries, one block an entry.
@@ -135,29 +128,23 @@ void quantize_rows(Queue& queue, const QuantizeRows& op) {
   if (op.x.empty()) return;
   Call call(queue, "quantize_rows");
   const AnyView x = call.in(op.x);
-  const AnyViewMut codes = call.out(op.codes), scales = call.out(op.scales);
-  const Destination to{codes.data, codes.row_stride, 0, scales.data, scales.row_stride};
-  with_float_type(x.dtype, [&]<class A>(Type<A>) { encode<A, RowFormat::q8>(call, x, 1, to); });
+  const Destination to = q8_destination(call.out(op.codes), call.out(op.scales), op.heads);
+  const Preparation before{{}, 0, placed(call, op.turn)};
+  with_float_type(x.dtype, [&]<class A>(Type<A>) { encode<A, RowFormat::q8>(call, x, op.heads, to, before); });
 }
 
 void encode_rows(Queue& queue, const EncodeRows& op) {
   if (op.x.empty()) return;
   Call call(queue, "encode_rows");
   const AnyView x = call.in(op.x);
-  const auto out = call.out(op.out);
-  const int64_t channels = x.cols / op.heads, bytes = row_bytes(op.format, channels), stride = out.stride[0];
+  const Destination to = entry_destination(call.out(op.out), op.format, x.cols / op.heads);
+  const Preparation before{call.in(op.norm.weight), op.norm.eps, placed(call, op.turn)};
   with_float_type(x.dtype, [&]<class A>(Type<A>) {
     switch (op.format) {
-      case RowFormat::f32:
-        widen_kernel<A>
-            <<<grid(x.rows), row_threads(x.cols), 0, call.stream()>>>(rows_of<A>(x), x.cols, out.data, stride);
-        return;
-      case RowFormat::q8:
-        return encode<A, RowFormat::q8>(call, x, op.heads, {out.data, stride, bytes, out.data + channels, stride});
-      case RowFormat::q4k:
-        return encode<A, RowFormat::q4k>(call, x, op.heads, {out.data, stride, bytes, out.data + channels / 2, stride});
-      case RowFormat::q4i:
-        return encode<A, RowFormat::q4i>(call, x, op.heads, {out.data, stride, bytes, out.data + channels / 2, stride});
+      case RowFormat::f32: return encode<A, RowFormat::f32>(call, x, op.heads, to, before);
+      case RowFormat::q8: return encode<A, RowFormat::q8>(call, x, op.heads, to, before);
+      case RowFormat::q4k: return encode<A, RowFormat::q4k>(call, x, op.heads, to, before);
+      case RowFormat::q4i: return encode<A, RowFormat::q4i>(call, x, op.heads, to, before);
     }
   });
 }

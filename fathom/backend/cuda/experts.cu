@@ -65,15 +65,19 @@ constexpr int kSortWarps = 16, kSortThreads = 32 * kSortWarps;
 // One block: counts, then places chunk by chunk. Inside a chunk an assignment's rank among those of its expert is what
 // earlier warps counted and earlier lanes match, so the order is that of the assignments.
 __global__ void __launch_bounds__(kSortThreads)
-    sort_kernel(Rows<const int32_t> experts, Rows<const float> weights, int64_t rows, int chosen, int count,
-                int32_t* begin, int32_t* row, float* weight, Rows<int32_t> place) {
+    sort_kernel(Rows<const int32_t> experts, const int32_t* number, Rows<const float> weights, int64_t rows, int chosen,
+                int count, int32_t* begin, int32_t* row, float* weight, Rows<int32_t> place) {
   extern __shared__ int32_t next[];  // [count] where an expert's next assignment goes, then [warps, count] of a chunk
   int32_t* of_warp = next + count;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t all = rows * chosen;
+  const auto expert_of = [&](int64_t a) {
+    const int32_t e = experts.row(a / chosen)[a % chosen];
+    return number != nullptr ? number[e] : e;
+  };
   for (int e = threadIdx.x; e < count; e += kSortThreads) next[e] = 0;
   __syncthreads();
-  for (int64_t a = threadIdx.x; a < all; a += kSortThreads) atomicAdd(&next[experts.row(a / chosen)[a % chosen]], 1);
+  for (int64_t a = threadIdx.x; a < all; a += kSortThreads) atomicAdd(&next[expert_of(a)], 1);
   __syncthreads();
   if (warp == 0) {  // counts become beginnings
     int32_t before = 0;
@@ -94,7 +98,7 @@ __global__ void __launch_bounds__(kSortThreads)
     for (int i = threadIdx.x; i < kSortWarps * count; i += kSortThreads) of_warp[i] = 0;
     __syncthreads();
     const int64_t a = chunk + threadIdx.x;
-    const int expert = a < all ? experts.row(a / chosen)[a % chosen] : -1;
+    const int expert = a < all ? expert_of(a) : -1;
     const uint32_t same = __match_any_sync(~0u, expert);
     const int rank = __popc(same & ((1u << lane) - 1));
     if (expert >= 0 && rank == 0) of_warp[warp * count + expert] = __popc(same);
@@ -146,6 +150,7 @@ void group_by_expert(Queue& queue, const GroupByExpert& op) {
   Call call(queue, "group_by_expert");
   const auto experts = call.in(op.experts);
   const auto weights = call.in(op.weights);
+  const auto number = call.in(op.number);
   const auto begin = call.out(op.begin), row = call.out(op.row);
   const auto weight = call.out(op.weight);
   const auto place = call.out(op.place);
@@ -153,9 +158,9 @@ void group_by_expert(Queue& queue, const GroupByExpert& op) {
   const size_t bytes = size_t((1 + kSortWarps) * count) * sizeof(int32_t);
   check(bytes <= 200 * 1024, "at most 3,000 experts");
   expect(cudaFuncSetAttribute(sort_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 * 1024), "group_by_expert");
-  sort_kernel<<<1, kSortThreads, bytes, call.stream()>>>(rows_of(experts), rows_of(weights), experts.shape[0],
-                                                         int(experts.shape[1]), int(count), begin.data, row.data,
-                                                         weight.data, rows_of(place));
+  sort_kernel<<<1, kSortThreads, bytes, call.stream()>>>(rows_of(experts), op.number.empty() ? nullptr : number.data,
+                                                         rows_of(weights), experts.shape[0], int(experts.shape[1]),
+                                                         int(count), begin.data, row.data, weight.data, rows_of(place));
 }
 
 }  // namespace fathom::cuda

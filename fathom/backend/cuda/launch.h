@@ -67,6 +67,24 @@ void with_width(int width, const Body& body) {
   }
 }
 
+/// Launches a kernel that may begin before the one ahead has ended: it must wait for that itself, in every thread,
+/// before it reads or writes anything (wait_for_kernel_ahead, device.cuh).
+template <class... Parameters, class... Arguments>
+void launch_early(const Call& call, void (*kernel)(Parameters...), dim3 blocks, int threads, int64_t shared_bytes,
+                  const Arguments&... arguments) {
+  cudaLaunchAttribute early;
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t launch{};
+  launch.gridDim = blocks;
+  launch.blockDim = dim3(unsigned(threads));
+  launch.dynamicSmemBytes = size_t(shared_bytes);
+  launch.stream = call.stream();
+  launch.attrs = &early;
+  launch.numAttrs = 1;
+  expect(cudaLaunchKernelEx(&launch, kernel, Parameters(arguments)...), "a launch");
+}
+
 inline unsigned grid(int64_t blocks) {
   check(blocks < (int64_t(1) << 31), "a launch has fewer than 2^31 blocks");
   return unsigned(blocks);

@@ -41,10 +41,6 @@ __device__ inline uint32_t load_shared(uint32_t at) {
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at));
   return v;
 }
-/// Programmatic dependent launch: the next kernel of the stream may begin, as far as its own wait; the kernel before
-/// has ended and its results are visible.
-__device__ inline void let_kernel_behind_start() { asm volatile("griddepcontrol.launch_dependents;"); }
-__device__ inline void wait_for_kernel_ahead() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 /// The compiler keeps what it cannot compute again.
 __device__ inline void keep(uint32_t& v) { asm volatile("" : "+r"(v)); }
 

@@ -1,30 +1,11 @@
-// Operations that move rows or combine them element by element: embedding, gathering, sums, the activation, the
-// hyper-connections' use. All are bound by memory: each input is read once and each output written once, 16 bytes a
-// thread where addresses allow. A block has one row; blockIdx.y cuts long rows.
-#include <algorithm>
-
-#include "fathom/backend/cuda/device.cuh"
+// Operations that move rows or combine them element by element: embedding, gathering, sums, the activation. All are
+// bound by memory: each input is read once and each output written once, 16 bytes a thread where addresses allow. A
+// block has one row; blockIdx.y cuts long rows.
 #include "fathom/backend/cuda/kernels.h"
-#include "fathom/backend/cuda/launch.h"
+#include "fathom/backend/cuda/row_blocks.cuh"
 
 namespace fathom::cuda {
 namespace {
-
-constexpr int kThreads = 256;
-
-// Calls body(i) for this thread's vectors (or elements) of a row.
-template <int Width, class Body>
-__device__ void for_each_some(int64_t columns, const Body& body) {
-  const int64_t step = int64_t(gridDim.y) * blockDim.x;
-  for (int64_t i = int64_t(blockIdx.y) * blockDim.x + threadIdx.x; i < columns / Width; i += step) body(i);
-}
-
-// Blocks of a row: enough rows fill the GPU alone; few rows are cut.
-dim3 row_grid(int64_t rows, int64_t columns, int width) {
-  const int64_t pieces = (columns / width + kThreads - 1) / kThreads;
-  return dim3(grid(rows), unsigned(std::max<int64_t>(1, rows >= 1024 ? 1 : pieces)));
-}
-int row_block(int64_t columns, int width) { return row_threads(columns / width, kThreads); }
 
 template <class A, int Width>
 __global__ void embed_kernel(View<const int32_t, 1> ids, Rows<const Bf16> table, int64_t hidden, int streams,
@@ -61,25 +42,53 @@ __global__ void add_kernel(Rows<const float> a, Rows<const float> b, Rows<float>
   });
 }
 
+// silu(gate) * up * weight; a limit of 0 does not clamp.
+template <int Width>
+__device__ void activate(float (&g)[Width], float (&u)[Width], float limit, float w) {
+#pragma unroll
+  for (int k = 0; k < Width; ++k) {
+    if (limit > 0) {
+      g[k] = fminf(g[k], limit);
+      u[k] = fminf(fmaxf(u[k], -limit), limit);
+    }
+    g[k] = g[k] / (1 + expf(-g[k])) * u[k] * w;
+  }
+}
+
 template <class A, int Width>
 __global__ void swiglu_kernel(Rows<const A> gate, Rows<const A> up, const float* weight, float limit, Rows<A> out,
                               int64_t columns) {
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
   const int64_t r = blockIdx.x;
   const float w = weight ? weight[r] : 1.0f;
   for_each_some<Width>(columns, [&](int64_t i) {
     float g[Width], u[Width];
     load_some(gate.row(r), i, g);
     load_some(up.row(r), i, u);
-#pragma unroll
-    for (int k = 0; k < Width; ++k) {
-      if (limit > 0) {
-        g[k] = fminf(g[k], limit);
-        u[k] = fminf(fmaxf(u[k], -limit), limit);
-      }
-      g[k] = g[k] / (1 + expf(-g[k])) * u[k] * w;
-    }
+    activate(g, u, limit, w);
     store_some(out.row(r), i, g);
   });
+}
+
+// The same in Q8 too; out.data null: only so.
+template <class A, int Width>
+__global__ void swiglu_codes_kernel(Rows<const A> gate, Rows<const A> up, const float* weight, float limit, Rows<A> out,
+                                    int64_t columns, Destination q8) {
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
+  const int64_t r = blockIdx.x;
+  const float w = weight ? weight[r] : 1.0f;
+  encode_octets<RowFormat::q8>(r, int(columns / 8), int(columns), q8, int(blockIdx.y * blockDim.x + threadIdx.x),
+                               int(gridDim.y * blockDim.x), [&](int o, float(&g)[8]) {
+                                 float u[8];
+                                 load_octet<Width>(gate.row(r), o, g);
+                                 load_octet<Width>(up.row(r), o, u);
+                                 activate(g, u, limit, w);
+#pragma unroll
+                                 for (int k = 0; k < 8; ++k) g[k] = rounded<A>(g[k]);
+                                 if (out.data != nullptr) store_octet<Width>(out.row(r), o, g);
+                               });
 }
 
 template <class A, int Width>
@@ -87,87 +96,10 @@ __global__ void combine_kernel(Rows<const A> routed, Rows<const int32_t> place, 
                                Rows<A> out, int64_t columns) {
   const int64_t r = blockIdx.x;
   for_each_some<Width>(columns, [&](int64_t i) {
-    float sum[Width] = {}, one[Width];
-    for (int slot = 0; slot < slots; ++slot) {
-      load_some(routed.row(place.row(r)[slot]), i, one);
-#pragma unroll
-      for (int k = 0; k < Width; ++k) sum[k] += one[k];
-    }
-    load_some(shared.row(r), i, one);
-#pragma unroll
-    for (int k = 0; k < Width; ++k) sum[k] += one[k];
+    float sum[Width];
+    sum_routed(routed, place, slots, shared, r, i, sum);
     store_some(out.row(r), i, sum);
   });
-}
-
-template <class A, int Width>
-__global__ void collapse_kernel(Rows<const A> streams, Rows<const float> pre, int count, Rows<A> out, int64_t hidden) {
-  const int64_t r = blockIdx.x;
-  for_each_some<Width>(hidden, [&](int64_t i) {
-    float sum[Width] = {}, one[Width];
-    for (int c = 0; c < count; ++c) {
-      const float w = pre.row(r)[c];
-      load_some(streams.row(r) + c * hidden, i, one);
-#pragma unroll
-      for (int k = 0; k < Width; ++k) sum[k] += w * one[k];
-    }
-    store_some(out.row(r), i, sum);
-  });
-}
-
-constexpr int kMostStreams = 8;
-
-template <class A, int Width>
-__global__ void spread_kernel(Rows<const A> y, Rows<const float> post, Rows<const float> comb, int count,
-                              Rows<A> streams, int64_t hidden) {
-  const int64_t r = blockIdx.x;
-  for_each_some<Width>(hidden, [&](int64_t i) {
-    float in[Width], old[kMostStreams][Width];
-    load_some(y.row(r), i, in);
-#pragma unroll
-    for (int j = 0; j < kMostStreams; ++j) {
-      if (j < count) load_some(streams.row(r) + j * hidden, i, old[j]);
-    }
-    for (int k = 0; k < count; ++k) {
-      float sum[Width];
-#pragma unroll
-      for (int v = 0; v < Width; ++v) sum[v] = post.row(r)[k] * in[v];
-#pragma unroll
-      for (int j = 0; j < kMostStreams; ++j) {
-        if (j < count) {
-          const float w = comb.row(r)[j * count + k];
-#pragma unroll
-          for (int v = 0; v < Width; ++v) sum[v] += w * old[j][v];
-        }
-      }
-      store_some(streams.row(r) + k * hidden, i, sum);
-    }
-  });
-}
-
-template <class A, int Width>
-__global__ void mean_kernel(Rows<const A> streams, int count, Rows<A> out, int64_t hidden) {
-  const int64_t r = blockIdx.x;
-  for_each_some<Width>(hidden, [&](int64_t i) {
-    float sum[Width] = {}, one[Width];
-    for (int c = 0; c < count; ++c) {
-      load_some(streams.row(r) + c * hidden, i, one);
-#pragma unroll
-      for (int k = 0; k < Width; ++k) sum[k] += one[k];
-    }
-#pragma unroll
-    for (int k = 0; k < Width; ++k) sum[k] /= float(count);
-    store_some(out.row(r), i, sum);
-  });
-}
-
-// The streams of a row as views of their own, for vector widths: a stream must start at a vector too.
-template <class View>
-View stream_rows(const View& streams, int64_t hidden) {
-  View one = streams;
-  one.cols = hidden;
-  if (hidden % 8 != 0) one.row_stride = 1;  // no common vector
-  return one;
 }
 
 AnyView floats(const View<const float, 2>& view) {
@@ -236,11 +168,18 @@ void swiglu(Queue& queue, const SwiGlu& op) {
   const auto weight = call.in(op.weight);
   const AnyViewMut out = call.out(op.out);
   const int64_t columns = gate.cols;
+  const float* weights = op.weight.empty() ? nullptr : weight.data;
+  Destination q8;
+  if (op.q8.wanted()) q8 = q8_destination(call.out(op.q8.codes), call.out(op.q8.scales));
   with_float_type(gate.dtype, [&]<class A>(Type<A>) {
     with_width(common_width(columns, gate, up, out), [&]<int Width>(std::integral_constant<int, Width>) {
-      swiglu_kernel<A, Width><<<row_grid(gate.rows, columns, Width), row_block(columns, Width), 0, call.stream()>>>(
-          rows_of<A>(gate), rows_of<A>(up), op.weight.empty() ? nullptr : weight.data, op.limit, rows_of<A>(out),
-          columns);
+      const Rows<const A> gates = rows_of<A>(gate), ups = rows_of<A>(up);
+      if (op.q8.wanted()) {
+        return launch_early(call, swiglu_codes_kernel<A, Width>, row_grid(gate.rows, columns, 8), row_block(columns, 8),
+                            0, gates, ups, weights, op.limit, rows_of<A>(out), columns, q8);
+      }
+      launch_early(call, swiglu_kernel<A, Width>, row_grid(gate.rows, columns, Width), row_block(columns, Width), 0,
+                   gates, ups, weights, op.limit, rows_of<A>(out), columns);
     });
   });
 }
@@ -257,54 +196,6 @@ void combine(Queue& queue, const Combine& op) {
       combine_kernel<A, Width><<<row_grid(shared.rows, columns, Width), row_block(columns, Width), 0, call.stream()>>>(
           rows_of<A>(routed), rows_of(place), int(place.shape[1]), rows_of<A>(shared), rows_of<A>(out), columns);
     });
-  });
-}
-
-void stream_collapse(Queue& queue, const StreamCollapse& op) {
-  if (op.out.empty()) return;
-  Call call(queue, "stream_collapse");
-  const AnyView streams = call.in(op.streams);
-  const auto pre = call.in(op.pre);
-  const AnyViewMut out = call.out(op.out);
-  const int64_t hidden = out.cols;
-  with_float_type(streams.dtype, [&]<class A>(Type<A>) {
-    with_width(
-        common_width(hidden, stream_rows(streams, hidden), out), [&]<int Width>(std::integral_constant<int, Width>) {
-          collapse_kernel<A, Width><<<row_grid(out.rows, hidden, Width), row_block(hidden, Width), 0, call.stream()>>>(
-              rows_of<A>(streams), rows_of(pre), int(pre.shape[1]), rows_of<A>(out), hidden);
-        });
-  });
-}
-
-void stream_spread(Queue& queue, const StreamSpread& op) {
-  if (op.y.empty()) return;
-  Call call(queue, "stream_spread");
-  const AnyView y = call.in(op.y);
-  const auto post = call.in(op.post), comb = call.in(op.comb);
-  const AnyViewMut streams = call.out(op.streams);
-  const int64_t hidden = y.cols;
-  check(post.shape[1] <= kMostStreams, "at most 8 residual streams");
-  with_float_type(y.dtype, [&]<class A>(Type<A>) {
-    with_width(
-        common_width(hidden, y, stream_rows(streams, hidden)), [&]<int Width>(std::integral_constant<int, Width>) {
-          spread_kernel<A, Width><<<row_grid(y.rows, hidden, Width), row_block(hidden, Width), 0, call.stream()>>>(
-              rows_of<A>(y), rows_of(post), rows_of(comb), int(post.shape[1]), rows_of<A>(streams), hidden);
-        });
-  });
-}
-
-void stream_mean(Queue& queue, const StreamMean& op) {
-  if (op.out.empty()) return;
-  Call call(queue, "stream_mean");
-  const AnyView streams = call.in(op.streams);
-  const AnyViewMut out = call.out(op.out);
-  const int64_t hidden = out.cols;
-  with_float_type(streams.dtype, [&]<class A>(Type<A>) {
-    with_width(
-        common_width(hidden, stream_rows(streams, hidden), out), [&]<int Width>(std::integral_constant<int, Width>) {
-          mean_kernel<A, Width><<<row_grid(out.rows, hidden, Width), row_block(hidden, Width), 0, call.stream()>>>(
-              rows_of<A>(streams), op.count, rows_of<A>(out), hidden);
-        });
   });
 }
 

@@ -197,11 +197,21 @@ struct Entry {
   RowFormat format;
   int64_t heads, channels;
   const char* place;
+  bool normed = false;
+  int64_t turned = 0;  // channels of a head
 };
-constexpr Entry kEntries[] = {
-    {"flash", RowFormat::q8, 1, 512, "window latent"},   {"flash", RowFormat::q4k, 1, 512, "latent"},
-    {"flash", RowFormat::q4i, 32, 128, "index queries"}, {"miniature", RowFormat::q8, 1, 64, "window latent"},
-    {"miniature", RowFormat::q4k, 1, 64, "latent"},      {"miniature", RowFormat::q4i, 8, 64, "index queries"}};
+constexpr Entry kEntries[] = {{"flash", RowFormat::q8, 1, 512, "window latent"},
+                              {"flash", RowFormat::q4k, 1, 512, "latent"},
+                              {"flash", RowFormat::q4i, 32, 128, "index queries"},
+                              {"flash", RowFormat::q8, 1, 512, "window latent, normed and turned", true, 64},
+                              {"flash", RowFormat::q4k, 1, 512, "latent, turned", false, 64},
+                              {"flash", RowFormat::q4i, 32, 128, "index queries, turned", false, 64},
+                              {"miniature", RowFormat::q8, 1, 64, "window latent"},
+                              {"miniature", RowFormat::q4k, 1, 64, "latent"},
+                              {"miniature", RowFormat::q4i, 8, 64, "index queries"},
+                              {"miniature", RowFormat::q8, 1, 64, "window latent, normed and turned", true, 16},
+                              {"miniature", RowFormat::q4k, 1, 64, "latent, turned", false, 16},
+                              {"miniature", RowFormat::q4i, 8, 64, "index queries, turned", false, 16}};
 
 Result<KernelRun> encode_rows(const Entry& e, int64_t rows) {
   auto memory = std::make_shared<CaseMemory>();
@@ -211,6 +221,8 @@ Result<KernelRun> encode_rows(const Entry& e, int64_t rows) {
   op.heads = int(e.heads);
   op.format = e.format;
   op.out = View<uint8_t, 2>(memory->raw(rows * bytes), {rows, bytes});
+  if (e.normed) op.norm = {memory->tensor(DType::bf16, 1, e.heads * e.channels), 1e-20f};
+  if (e.turned > 0) op.turn = memory->turn(rows, e.turned / 2);
   return repeats<&Operations::encode_rows>(memory, op);
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -100,6 +101,19 @@ uint8_t* CaseMemory::encoded(RowFormat format, int64_t count, int64_t channels) 
 View<float, 2> CaseMemory::floats(int64_t rows, int64_t cols) {
   const AnyViewMut values = tensor(DType::f32, rows, cols);
   return error ? View<float, 2>() : values.as<float>();
+}
+
+Q8Rows CaseMemory::q8_rows(int64_t rows, int64_t cols) {
+  return {{raw(rows * cols), DType::f8_e4m3, rows, cols}, {raw(rows * cols / 32), DType::f8_e8m0, rows, cols / 32}};
+}
+
+Turn CaseMemory::turn(int64_t rows, int64_t pairs) {
+  std::vector<int64_t> positions;
+  for (int64_t r = 0; r < rows; ++r) positions.push_back(5000 + r);
+  std::vector<float> frequencies;
+  for (int64_t i = 0; i < pairs; ++i) frequencies.push_back(float(std::pow(1e4, -double(i) / double(pairs))));
+  const View<float, 1> kept = numbers(std::move(frequencies));
+  return {numbers(std::move(positions)), {kept.data, size_t(kept.shape[0])}, false};
 }
 
 RowSet CaseMemory::row_set(const std::vector<std::pair<int64_t, int64_t>>& pieces) {

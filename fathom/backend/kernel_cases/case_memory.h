@@ -43,6 +43,10 @@ class CaseMemory {
   }
   /// Counts as `bytes`: float arrays that an operation reads or writes.
   View<float, 2> floats(int64_t rows, int64_t cols);
+  /// Where rows go in Q8.
+  Q8Rows q8_rows(int64_t rows, int64_t cols);
+  /// Rows at positions 5000, 5001, ...
+  Turn turn(int64_t rows, int64_t pairs);
   RowSet row_set(const std::vector<std::pair<int64_t, int64_t>>& pieces);
   void keep(std::shared_ptr<const void> owner) { kept_.push_back(std::move(owner)); }
 

@@ -135,6 +135,18 @@ Result<KernelRun> swiglu_rows(const Mixture& m, int64_t rows) {
   return repeats<&Operations::swiglu>(memory, op);
 }
 
+Result<KernelRun> swiglu_codes(const Mixture& m, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  const int64_t n = rows * m.chosen;
+  SwiGlu op;
+  op.gate = memory->tensor(DType::bf16, n, m.inner);
+  op.up = memory->tensor(DType::bf16, n, m.inner);
+  op.weight = memory->numbers(std::vector<float>(size_t(n), 0.5f));
+  op.limit = 10;
+  op.q8 = memory->q8_rows(n, m.inner);
+  return repeats<&Operations::swiglu>(memory, op);
+}
+
 Result<KernelRun> combine_rows(const Mixture& m, int64_t rows) {
   auto memory = std::make_shared<CaseMemory>();
   std::vector<int32_t> place(size_t(rows * m.chosen));
@@ -182,6 +194,9 @@ void add_expert_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes) {
     add("group_by_expert", m, m.experts, std::to_string(m.chosen) + " a row", group_rows);
   }
   for (const Mixture& m : kMixtures) add("swiglu", m, m.inner, std::to_string(m.chosen) + " a row", swiglu_rows);
+  for (const Mixture& m : kMixtures) {
+    add("swiglu", m, m.inner, std::to_string(m.chosen) + " a row, to Q8", swiglu_codes);
+  }
   for (const Mixture& m : kMixtures) add("combine", m, m.hidden, std::to_string(m.chosen) + " a row", combine_rows);
 }
 

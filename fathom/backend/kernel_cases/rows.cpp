@@ -1,6 +1,4 @@
 // What a row does by itself: embedding, norm, rotation, rounding; and the draw of a token.
-#include <cmath>
-
 #include "fathom/backend/kernel_cases/case_memory.h"
 
 namespace fathom {
@@ -18,6 +16,17 @@ Result<KernelRun> norm_rows(int64_t width, int64_t rows) {
   return repeats<&Operations::rms_norm>(memory, op);
 }
 
+// Rows that only products read.
+Result<KernelRun> norm_codes(int64_t width, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  RmsNorm op;
+  op.x = memory->tensor(kBf16, rows, width);
+  op.weight = memory->tensor(kBf16, 1, width);
+  op.eps = 1e-20f;
+  op.q8 = memory->q8_rows(rows, width);
+  return repeats<&Operations::rms_norm>(memory, op);
+}
+
 struct Turned {
   const char* model;
   int64_t heads, channels, turned;
@@ -29,18 +38,12 @@ constexpr Turned kTurned[] = {{"flash", 64, 512, 64, "queries, 64 turned"},
 
 Result<KernelRun> rope_rows(const Turned& t, int64_t rows) {
   auto memory = std::make_shared<CaseMemory>();
-  std::vector<int64_t> positions;
-  for (int64_t r = 0; r < rows; ++r) positions.push_back(5000 + r);
-  std::vector<float> frequencies;
-  for (int64_t i = 0; i < t.turned / 2; ++i) {
-    frequencies.push_back(float(std::pow(1e4, -2.0 * double(i) / double(t.turned))));
-  }
+  const Turn turn = memory->turn(rows, t.turned / 2);
   Rope op;
   op.x = memory->tensor(kBf16, rows, t.heads * t.channels);
   op.heads = int(t.heads);
-  op.positions = memory->numbers(std::move(positions));
-  const View<float, 1> kept = memory->numbers(std::move(frequencies));
-  op.frequencies = {kept.data, size_t(kept.shape[0])};
+  op.positions = turn.positions;
+  op.frequencies = turn.frequencies;
   KernelWork work = WorkReader(Memory{})(op);
   work.cache_footprint = memory->bytes;  // of all channels, some of which are turned
   return repeats<&Operations::rope>(memory, work, op);
@@ -49,9 +52,24 @@ Result<KernelRun> rope_rows(const Turned& t, int64_t rows) {
 Result<KernelRun> quantize_rows(int64_t width, int64_t rows) {
   auto memory = std::make_shared<CaseMemory>();
   QuantizeRows op;
+  const Q8Rows q8 = memory->q8_rows(rows, width);
   op.x = memory->tensor(kBf16, rows, width);
-  op.codes = {memory->raw(rows * width), DType::f8_e4m3, rows, width};
-  op.scales = {memory->raw(rows * width / 32), DType::f8_e8m0, rows, width / 32};
+  op.codes = q8.codes;
+  op.scales = q8.scales;
+  return repeats<&Operations::quantize_rows>(memory, op);
+}
+
+// Attention's results, turned back in front of wo_a (profile deepinfer).
+Result<KernelRun> quantize_turned(const Turned& t, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  QuantizeRows op;
+  const Q8Rows q8 = memory->q8_rows(rows, t.heads * t.channels);
+  op.x = memory->tensor(kBf16, rows, t.heads * t.channels);
+  op.codes = q8.codes;
+  op.scales = q8.scales;
+  op.heads = int(t.heads);
+  op.turn = memory->turn(rows, t.turned / 2);
+  op.turn.inverse = true;
   return repeats<&Operations::quantize_rows>(memory, op);
 }
 
@@ -130,13 +148,19 @@ void add_row_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes) {
   add("embed", "bf16", "43093x5120", "flash", "4 streams", 2048, open_table(43093, 5120));
   add("rms_norm", "", "5120", "flash", "attention, experts", 2048, open_width(norm_rows, 5120));
   add("rms_norm", "", "1280", "flash", "queries", 2048, open_width(norm_rows, 1280));
+  add("rms_norm", "", "1280", "flash", "queries, to Q8", 2048, open_width(norm_codes, 1280));
   add("rms_norm", "", "256", "miniature", "attention, experts", 2048, open_width(norm_rows, 256));
+  add("rms_norm", "", "128", "miniature", "queries, to Q8", 2048, open_width(norm_codes, 128));
   for (const Turned& t : kTurned) {
     add("rope", "", size_name(t.heads, t.channels), t.model, t.place, 2048,
         opens([t](int64_t rows) { return rope_rows(t, rows); }));
   }
   add("quantize_rows", "", "5120", "flash", "Q8", 2048, open_width(quantize_rows, 5120));
   add("quantize_rows", "", "256", "miniature", "Q8", 2048, open_width(quantize_rows, 256));
+  for (const Turned& t : {kTurned[0], kTurned[2]}) {
+    add("quantize_rows", "", size_name(t.heads, t.channels), t.model, "attention's results, turned back", 2048,
+        opens([t](int64_t rows) { return quantize_turned(t, rows); }));
+  }
   add("add_rows", "", "129280", "flash", "logits", 64, open_width(add_rows, 129280));
   add("add_rows", "", "2880", "miniature", "logits", 2048, open_width(add_rows, 2880));
   for (const float top_p : {1.0f, 0.95f}) {

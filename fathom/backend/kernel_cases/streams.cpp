@@ -1,4 +1,6 @@
 // Hyper-connections: the mixing weights with Sinkhorn, and the four streams (model.md 4).
+#include <numeric>
+
 #include "fathom/backend/kernel_cases/case_memory.h"
 
 namespace fathom {
@@ -52,6 +54,39 @@ Result<KernelRun> spread_rows(const Site& site, int64_t rows) {
   return repeats<&Operations::stream_spread>(memory, work, op);
 }
 
+// What stands between two sub-layers.
+Result<KernelRun> collapse_sites(const Site& site, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  StreamCollapse op;
+  op.streams = memory->tensor(kBf16, rows, kStreams * site.hidden);
+  op.pre = memory->floats(rows, kStreams);
+  op.out = memory->tensor(kBf16, rows, site.hidden);
+  op.norm = {memory->tensor(kBf16, 1, site.hidden), 1e-20f};
+  op.q8 = memory->q8_rows(rows, site.hidden);
+  return repeats<&Operations::stream_collapse>(memory, op);
+}
+
+Result<KernelRun> spread_sites(const Site& site, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>();
+  constexpr int64_t kSlots = 6;
+  std::vector<int32_t> place(size_t(rows * kSlots));
+  std::iota(place.begin(), place.end(), 0);
+  StreamSpread op;
+  op.y = memory->tensor(kBf16, rows, site.hidden);
+  op.post = memory->floats(rows, kStreams);
+  op.comb = memory->numbers(std::vector<float>(size_t(rows * kStreams * kStreams), 0.25f), kStreams * kStreams);
+  op.streams = memory->tensor(kBf16, rows, kStreams * site.hidden);
+  op.routed = memory->tensor(kBf16, rows * kSlots, site.hidden);
+  op.place = memory->numbers(std::move(place), kSlots);
+  op.next.pre = memory->floats(rows, kStreams);
+  op.next.out = memory->tensor(kBf16, rows, site.hidden);
+  op.next.norm = {memory->tensor(kBf16, 1, site.hidden), 1e-20f};
+  op.next.q8 = memory->q8_rows(rows, site.hidden);
+  KernelWork work = WorkReader(Memory{})(op);
+  work.cache_footprint = memory->bytes;  // streams are read and written
+  return repeats<&Operations::stream_spread>(memory, work, op);
+}
+
 Result<KernelRun> mean_rows(const Site& site, int64_t rows) {
   auto memory = std::make_shared<CaseMemory>();
   StreamMean op;
@@ -78,16 +113,18 @@ KernelCase mixes_case(const Site& site, const CaseSizes& sizes) {
 
 void add_stream_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes) {
   for (const Site& site : kSites) cases.push_back(mixes_case(site, sizes));
-  const auto add = [&](const char* op, auto rows_of) {
+  const auto add = [&](const char* op, auto rows_of, const char* place = "mHC") {
     for (const Site& site : kSites) {
-      KernelCase c{op, "", size_name(kStreams, site.hidden), site.model, "mHC"};
+      KernelCase c{op, "", size_name(kStreams, site.hidden), site.model, place};
       c.most_rows = 2048;
       c.open = opens([site, rows_of](int64_t rows) { return rows_of(site, rows); });
       cases.push_back(std::move(c));
     }
   };
   add("stream_collapse", collapse_rows);
+  add("stream_collapse", collapse_sites, "mHC, normed, to Q8");
   add("stream_spread", spread_rows);
+  add("stream_spread", spread_sites, "mHC, 6 experts summed, collapsed, normed, to Q8");
   add("stream_mean", mean_rows);
 }
 

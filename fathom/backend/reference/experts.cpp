@@ -43,15 +43,19 @@ void gate(Queue& queue, const Gate& op) {
 
 void group_by_expert(Queue&, const GroupByExpert& op) {
   const int64_t rows = op.experts.shape[0], chosen = op.experts.shape[1], experts = op.begin.shape[0] - 1;
+  const auto expert = [&](int64_t r, int64_t slot) {
+    const int32_t e = op.experts(r, slot);
+    return op.number.empty() ? e : op.number[e];
+  };
   for (int64_t e = 0; e <= experts; ++e) op.begin[e] = 0;
   for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t slot = 0; slot < chosen; ++slot) ++op.begin[op.experts(r, slot) + 1];
+    for (int64_t slot = 0; slot < chosen; ++slot) ++op.begin[expert(r, slot) + 1];
   }
   for (int64_t e = 0; e < experts; ++e) op.begin[e + 1] += op.begin[e];
   // begin[e] is now where expert e starts; it walks to the expert's end while assignments are placed, and is put back.
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t slot = 0; slot < chosen; ++slot) {
-      const int32_t at = op.begin[op.experts(r, slot)]++;
+      const int32_t at = op.begin[expert(r, slot)]++;
       op.row[at] = int32_t(r);
       op.weight[at] = op.weights(r, slot);
       op.place(r, slot) = at;
@@ -63,6 +67,7 @@ void group_by_expert(Queue&, const GroupByExpert& op) {
 
 void swiglu(Queue& queue, const SwiGlu& op) {
   for_each_row(queue, op.gate.rows, [&](int64_t r) {
+    std::vector<float> out(size_t(op.gate.cols));
     const double weight = op.weight.empty() ? 1 : op.weight[r];
     for (int64_t i = 0; i < op.gate.cols; ++i) {
       double g = load(op.gate.dtype, op.gate.row(r), i), u = load(op.up.dtype, op.up.row(r), i);
@@ -70,20 +75,26 @@ void swiglu(Queue& queue, const SwiGlu& op) {
         g = std::min(g, double(op.limit));
         u = std::clamp(u, -double(op.limit), double(op.limit));
       }
-      store(op.out.dtype, op.out.row(r), i, g / (1 + std::exp(-g)) * u * weight);
+      out[size_t(i)] = rounded(op.gate.dtype, g / (1 + std::exp(-g)) * u * weight);
     }
+    put_row(op.out, op.q8, r, out);
   });
+}
+
+void combine_row(const AnyView& routed, View<const int32_t, 2> place, const AnyView& shared, int64_t r,
+                 std::span<float> out) {
+  for (int64_t i = 0; i < int64_t(out.size()); ++i) {
+    double sum = 0;
+    for (int64_t slot = 0; slot < place.shape[1]; ++slot) sum += load(routed.dtype, routed.row(place(r, slot)), i);
+    out[size_t(i)] = rounded(shared.dtype, sum + load(shared.dtype, shared.row(r), i));
+  }
 }
 
 void combine(Queue& queue, const Combine& op) {
   for_each_row(queue, op.shared.rows, [&](int64_t r) {
-    for (int64_t i = 0; i < op.shared.cols; ++i) {
-      double sum = 0;
-      for (int64_t slot = 0; slot < op.place.shape[1]; ++slot) {
-        sum += load(op.routed.dtype, op.routed.row(op.place(r, slot)), i);
-      }
-      store(op.out.dtype, op.out.row(r), i, sum + load(op.shared.dtype, op.shared.row(r), i));
-    }
+    std::vector<float> out(size_t(op.shared.cols));
+    combine_row(op.routed, op.place, op.shared, r, out);
+    put_row(op.out, {}, r, out);
   });
 }
 

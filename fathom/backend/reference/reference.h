@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "fathom/backend/backend.h"
 
@@ -59,5 +60,17 @@ inline double inverse_rms(double sum_of_squares, int64_t n, double eps) {
   const double mean = sum_of_squares / double(n) + eps;
   return mean > 0 ? 1 / std::sqrt(mean) : 0;
 }
+
+/// Steps that operations take with them, of one row. Rows are numbers of A, and results are rounded to it.
+void norm_row(DType a, std::span<float> row, std::span<const float> weight, double eps);
+void turn_row(DType a, std::span<float> row, int heads, const Turn& turn, int64_t r);
+void collapse_row(const AnyView& streams, View<const float, 2> pre, int64_t r, std::span<float> out);
+void combine_row(const AnyView& routed, View<const int32_t, 2> place, const AnyView& shared, int64_t r,
+                 std::span<float> out);
+/// y [H]: what op.y is to be.
+void spread_row(const StreamSpread& op, int64_t r, std::span<const float> y);
+void put_q8(const Q8Rows& q8, int64_t r, std::span<const float> row);
+/// Into `out` unless it is empty, and into `q8` if it is wanted.
+void put_row(const AnyViewMut& out, const Q8Rows& q8, int64_t r, std::span<const float> row);
 
 }  // namespace fathom::reference

@@ -7,21 +7,26 @@
 
 namespace fathom::reference {
 
-void rope(Queue& queue, const Rope& op) {
-  const int64_t channels = op.x.cols / op.heads, pairs = int64_t(op.frequencies.size());
-  for_each_row(queue, op.x.rows, [&](int64_t r) {
-    uint8_t* row = op.x.row(r);
-    for (int64_t i = 0; i < pairs; ++i) {
-      const float angle = float(op.positions[r]) * op.frequencies[size_t(i)];
-      const float cos = float(std::cos(double(angle)));
-      const float sin = op.inverse ? -float(std::sin(double(angle))) : float(std::sin(double(angle)));
-      for (int64_t head = 0; head < op.heads; ++head) {
-        const int64_t at = (head + 1) * channels - 2 * pairs + 2 * i;
-        const float a = load(op.x.dtype, row, at), b = load(op.x.dtype, row, at + 1);
-        store(op.x.dtype, row, at, a * cos - b * sin);
-        store(op.x.dtype, row, at + 1, a * sin + b * cos);
-      }
+void turn_row(DType a, std::span<float> row, int heads, const Turn& turn, int64_t r) {
+  const size_t channels = row.size() / size_t(heads), pairs = turn.frequencies.size();
+  for (size_t i = 0; i < pairs; ++i) {
+    const float angle = float(turn.positions[r]) * turn.frequencies[i];
+    const float cos = float(std::cos(double(angle)));
+    const float sin = turn.inverse ? -float(std::sin(double(angle))) : float(std::sin(double(angle)));
+    for (size_t head = 1; head <= size_t(heads); ++head) {
+      float* pair = row.data() + head * channels - 2 * pairs + 2 * i;
+      const float x = pair[0], y = pair[1];
+      pair[0] = rounded(a, x * cos - y * sin);
+      pair[1] = rounded(a, x * sin + y * cos);
     }
+  }
+}
+
+void rope(Queue& queue, const Rope& op) {
+  for_each_row(queue, op.x.rows, [&](int64_t r) {
+    auto row = load_row(op.x, r);
+    turn_row(op.x.dtype, row, op.heads, {op.positions, op.frequencies, op.inverse}, r);
+    put_row(op.x, {}, r, row);
   });
 }
 

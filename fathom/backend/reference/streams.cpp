@@ -59,31 +59,50 @@ void stream_mixes(Queue& queue, const StreamMixes& op) {
   });
 }
 
-void stream_collapse(Queue& queue, const StreamCollapse& op) {
-  const int64_t hidden = op.out.cols;
-  for_each_row(queue, op.streams.rows, [&](int64_t r) {
-    for (int64_t h = 0; h < hidden; ++h) {
-      double sum = 0;
-      for (int64_t c = 0; c < op.pre.shape[1]; ++c) {
-        sum += double(op.pre(r, c)) * load(op.streams.dtype, op.streams.row(r), c * hidden + h);
-      }
-      store(op.out.dtype, op.out.row(r), h, sum);
+void collapse_row(const AnyView& streams, View<const float, 2> pre, int64_t r, std::span<float> out) {
+  const int64_t hidden = int64_t(out.size());
+  for (int64_t h = 0; h < hidden; ++h) {
+    double sum = 0;
+    for (int64_t c = 0; c < pre.shape[1]; ++c) {
+      sum += double(pre(r, c)) * load(streams.dtype, streams.row(r), c * hidden + h);
     }
+    out[size_t(h)] = rounded(streams.dtype, sum);
+  }
+}
+
+void stream_collapse(Queue& queue, const StreamCollapse& op) {
+  const int64_t hidden = op.streams.cols / op.pre.shape[1];
+  const auto weight = op.norm.wanted() ? load_row(op.norm.weight, 0) : std::vector<float>();
+  for_each_row(queue, op.streams.rows, [&](int64_t r) {
+    std::vector<float> row(size_t(hidden), 0.0f);
+    collapse_row(op.streams, op.pre, r, row);
+    if (op.norm.wanted()) norm_row(op.streams.dtype, row, weight, op.norm.eps);
+    put_row(op.out, op.q8, r, row);
   });
 }
 
-void stream_spread(Queue& queue, const StreamSpread& op) {
+void spread_row(const StreamSpread& op, int64_t r, std::span<const float> y) {
   const int64_t hidden = op.y.cols, streams = op.post.shape[1];
-  for_each_row(queue, op.y.rows, [&](int64_t r) {
-    const auto old = load_row(op.streams, r), y = load_row(op.y, r);
-    for (int64_t k = 0; k < streams; ++k) {
-      for (int64_t h = 0; h < hidden; ++h) {
-        double sum = double(op.post(r, k)) * y[size_t(h)];
-        for (int64_t j = 0; j < streams; ++j) sum += double(op.comb(r, j * streams + k)) * old[size_t(j * hidden + h)];
-        store(op.streams.dtype, op.streams.row(r), k * hidden + h, sum);
-      }
+  const auto old = load_row(op.streams, r);
+  for (int64_t k = 0; k < streams; ++k) {
+    for (int64_t h = 0; h < hidden; ++h) {
+      double sum = double(op.post(r, k)) * y[size_t(h)];
+      for (int64_t j = 0; j < streams; ++j) sum += double(op.comb(r, j * streams + k)) * old[size_t(j * hidden + h)];
+      store(op.streams.dtype, op.streams.row(r), k * hidden + h, sum);
     }
+  }
+}
+
+void stream_spread(Queue& queue, const StreamSpread& op) {
+  for_each_row(queue, op.y.rows, [&](int64_t r) {
+    auto y = load_row(op.y, r);
+    if (!op.routed.empty()) combine_row(op.routed, op.place, op.y, r, y);
+    spread_row(op, r, y);
   });
+  if (op.next.pre.empty()) return;
+  StreamCollapse next = op.next;
+  next.streams = op.streams;
+  stream_collapse(queue, next);
 }
 
 void stream_mean(Queue& queue, const StreamMean& op) {

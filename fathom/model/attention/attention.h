@@ -14,9 +14,10 @@ namespace fathom {
 /// Rows of the sub-layer's input for each purpose. They differ at the first decoder layer only, where every row feeds
 /// the global cache, some rows the window, and the last ones go on (model.md 13.2).
 struct AttentionRows {
-  AnyView u;  // [rows, H] rows that ask
+  AnyView u;       // [rows, H] rows that ask
+  Matrix rounded;  // the same as they enter FP8 weights
   RowSet rows;
-  AnyView window_u;  // rows that get a window key
+  AnyView window_u;  // rows that get a window key; the same memory as u where they are the same rows
   RowSet window_rows;
   AnyView global_u;  // rows that feed the compressor
   RowSet global_rows;
@@ -53,7 +54,8 @@ Queries project_queries(Step& step, const BlockWeights& w, const Matrix& u, cons
 View<uint8_t, 2> window_entries(Step& step, const BlockWeights& w, const Matrix& u, View<const int64_t, 1> positions,
                                 std::span<const float> frequencies, RowFormat format);
 
-/// [rows, heads * D] attention output -> [rows, H]: turns it back, group projection, output projection. `o` is changed.
+/// [rows, heads * D] attention output -> [rows, H]: turns it back, group projection, output projection. `o` may be
+/// changed.
 AnyViewMut project_out(Step& step, const BlockWeights& w, AnyViewMut o, View<const int64_t, 1> positions,
                        std::span<const float> frequencies);
 

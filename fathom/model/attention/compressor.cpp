@@ -54,10 +54,11 @@ AnyViewMut pooled_latents(Step& step, const AttentionContext& context, const Blo
   return pooled;
 }
 
-void store(Step& step, const AttentionContext& context, int spec, RowFormat format, AnyView values,
+// Turned to the groups' places, behind `norm` if there is one.
+void store(Step& step, const AttentionContext& context, int spec, RowFormat format, AnyView values, const Norm& norm,
            const Groups& groups) {
   const auto entries = step.scratch.table<uint8_t>(values.rows, row_bytes(format, values.cols));
-  step.ops.encode_rows(step.queue, {values, 1, format, entries});
+  step.ops.encode_rows(step.queue, {values, 1, format, entries, norm, {groups.position, context.compressed, false}});
   step.ops.store_paged(step.queue,
                        {entries, groups.sequence, groups.entry, context.cache.paged(size_t(spec), context.blocks)});
 }
@@ -83,11 +84,10 @@ void store_global(Step& step, const AttentionContext& context, const BlockWeight
   if (values.rows == 0) return;
   const AnyViewMut latent = rms_norm(step, values, w.compressor->norm);
   // The index key comes from the latent before its rotation and rounding.
-  const AnyViewMut key = rms_norm(step, linear(step, Matrix(latent), w.indexer->wk, a), w.indexer->k_norm);
-  step.ops.rope(step.queue, {key, 1, groups.position, context.compressed, false});
-  store(step, context, context.map.keys[size_t(layer)], context.map.format.key, key, groups);
-  step.ops.rope(step.queue, {latent, 1, groups.position, context.compressed, false});
-  store(step, context, context.map.latents[size_t(layer)], context.map.format.latent, latent, groups);
+  const AnyViewMut key = linear(step, Matrix(latent), w.indexer->wk, a);
+  store(step, context, context.map.keys[size_t(layer)], context.map.format.key, key,
+        {w.indexer->k_norm, float(step.config.rms_norm_eps)}, groups);
+  store(step, context, context.map.latents[size_t(layer)], context.map.format.latent, latent, {}, groups);
 }
 
 }  // namespace fathom

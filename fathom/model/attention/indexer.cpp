@@ -12,10 +12,10 @@ void select_entries(Step& step, const AttentionContext& context, const BlockWeig
   const int64_t n = rows.rows(), heads = c.index_n_heads, channels = c.index_head_dim;
 
   const AnyViewMut queries = linear(step, low_rank, w.indexer->wq_b, a);
-  step.ops.rope(step.queue, {queries, int(heads), rows.positions, context.compressed, false});
   const RowFormat format = context.map.format.key;
   const auto codes = step.scratch.table<uint8_t>(n, heads * row_bytes(format, channels));
-  step.ops.encode_rows(step.queue, {queries, int(heads), format, codes});
+  step.ops.encode_rows(step.queue,
+                       {queries, int(heads), format, codes, {}, {rows.positions, context.compressed, false}});
 
   const auto entries = step.kept.table<int32_t>(n, c.index_topk);  // layers behind this one read them
   const auto count = step.kept.vector<int32_t>(n);

@@ -16,9 +16,8 @@ void extend_draft_windows(Step& step, const AttentionContext& context, const Wei
     return end > rows.begin[s] ? rows.positions[end - 1] - ring + 1 : 0;
   });
   const Matrix in = rounded_input(step, take(step, last, features));
-  const AnyViewMut main =
-      rms_norm(step, linear(step, in, weights.main_proj, step.numerics.activations), weights.main_norm);
-  const Matrix x = rounded_input(step, main);
+  const Matrix x =
+      normed_input(step, linear(step, in, weights.main_proj, step.numerics.activations), weights.main_norm);
   for (int stage = 0; stage < c.num_nextn_predict_layers; ++stage) {
     const size_t layer = size_t(c.num_hidden_layers + stage);
     const auto entries =
@@ -64,10 +63,9 @@ BlockRows block_rows(Step& step, const DraftBatch& batch) {
   return out;
 }
 
-AnyViewMut stage_attention(Step& step, const AttentionContext& context, const BlockWeights& w, size_t layer, AnyView u,
-                           const BlockRows& block) {
+AnyViewMut stage_attention(Step& step, const AttentionContext& context, const BlockWeights& w, size_t layer,
+                           const Matrix& x, const BlockRows& block) {
   const ModelConfig& c = step.config;
-  const Matrix x = rounded_input(step, u);
   const Queries queries = project_queries(step, w, x, block.rows, context.plain);
   LatentAttention op;
   op.rows = op.fresh_rows = block.rows;
@@ -80,7 +78,7 @@ AnyViewMut stage_attention(Step& step, const AttentionContext& context, const Bl
   op.window_end = block.window_end;
   op.sink = w.sink;
   op.scale = float(1 / std::sqrt(double(c.head_dim)));
-  const AnyViewMut out = step.activations(u.rows, c.num_attention_heads * c.head_dim);
+  const AnyViewMut out = step.activations(x.rows(), c.num_attention_heads * c.head_dim);
   op.out = out;
   step.ops.latent_attention(step.queue, op);
   return project_out(step, w, out, block.rows.positions, context.plain);
@@ -96,9 +94,11 @@ AnyViewMut draft_hidden(Step& step, const AttentionContext& context, const Weigh
     const size_t layer = size_t(c.num_hidden_layers + stage);
     const BlockWeights& w = weights.blocks[layer];
     const SiteMixes mixes = site_mixes(step, w.attn_mix, streams);
-    const AnyViewMut u = rms_norm(step, collapse(step, streams), w.attn_norm);
-    spread(step, stage_attention(step, context, w, layer, u, block), mixes, streams);
-    expert_site(step, w, streams, {}, c.dspark_num_experts_per_tok);
+    const SiteInput in = site_input(step, streams, w.attn_norm);
+    spread(step, {stage_attention(step, context, w, layer, in.rounded, block)}, mixes, streams, w.ffn_norm);
+    const bool last = stage + 1 == c.num_nextn_predict_layers;
+    expert_site(step, w, streams, {}, c.dspark_num_experts_per_tok,
+                last ? AnyView() : weights.blocks[layer + 1].attn_norm);
   }
   const AnyViewMut out = step.kept.rows(step.numerics.activations, streams.x.rows, c.hidden_size);
   step.ops.stream_collapse(step.queue, {streams.x, streams.pre, out});

@@ -3,11 +3,25 @@
 #include <utility>
 
 namespace fathom {
+namespace {
+
+// How the streams become a sub-layer's input, in the memory of `streams`.
+StreamCollapse input_of(Step& step, const Streams& streams, AnyView norm) {
+  return {streams.x, streams.pre, streams.u, {norm, float(step.config.rms_norm_eps)}, streams.codes};
+}
+
+}  // namespace
 
 Streams make_streams(Step& step, int64_t rows) {
-  const int64_t c = step.config.hc_mult;
-  return {step.kept.rows(step.numerics.activations, rows, c * step.config.hidden_size), step.kept.table<float>(rows, c),
-          step.kept.table<float>(rows, c)};
+  const int64_t c = step.config.hc_mult, hidden = step.config.hidden_size;
+  const DType a = step.numerics.activations;
+  Streams out{step.kept.rows(a, rows, c * hidden),
+              step.kept.table<float>(rows, c),
+              step.kept.table<float>(rows, c),
+              step.kept.rows(a, rows, hidden),
+              {}};
+  if (step.numerics.quantize_inputs) out.codes = q8_rows(step.kept, rows, hidden);
+  return out;
 }
 
 Streams open_streams(Step& step, AnyView table, View<const int32_t, 1> ids) {
@@ -50,9 +64,19 @@ AnyViewMut collapse(Step& step, const Streams& streams) {
   return out;
 }
 
-void spread(Step& step, AnyView y, const SiteMixes& mixes, Streams& streams) {
-  step.ops.stream_spread(step.queue, {y, mixes.post, mixes.comb, streams.x});
+SiteInput site_input(Step& step, Streams& streams, AnyView norm) {
+  if (!streams.ready) step.ops.stream_collapse(step.queue, input_of(step, streams, norm));
+  streams.ready = false;
+  const Q8Rows& q8 = streams.codes;
+  return {streams.u, q8.wanted() ? Matrix(q8.codes, q8.scales, 1) : Matrix(streams.u)};
+}
+
+void spread(Step& step, const SiteResult& result, const SiteMixes& mixes, Streams& streams, AnyView next_norm) {
   std::swap(streams.pre, streams.next);
+  streams.ready = next_norm.data != nullptr;
+  StreamSpread op{result.y, mixes.post, mixes.comb, streams.x, result.routed, result.place};
+  if (streams.ready) op.next = input_of(step, streams, next_norm);
+  step.ops.stream_spread(step.queue, op);
 }
 
 }  // namespace fathom

@@ -7,11 +7,20 @@
 
 namespace fathom {
 
+/// What a sub-layer reads: the streams seen through `pre`, normed, as they are and as they enter FP8 and FP4 weights.
+struct SiteInput {
+  AnyView u;       // [rows, H] A
+  Matrix rounded;  // of u
+};
+
 /// The trunk: streams [rows, C * H], and the mix that collapses them for the next sub-layer. Lives as long as the call.
 struct Streams {
   AnyViewMut x;
   View<float, 2> pre;   // [rows, C]
   View<float, 2> next;  // [rows, C] the mix of the site that is being computed; it becomes `pre` when the site is done
+  AnyViewMut u;         // memory of a sub-layer's input, and of its codes
+  Q8Rows codes;
+  bool ready = false;  // u and codes are the next sub-layer's input
 };
 
 Streams make_streams(Step& step, int64_t rows);
@@ -28,7 +37,18 @@ SiteMixes site_mixes(Step& step, const MixWeights& weights, const Streams& strea
 /// [rows, H]: the streams seen through `pre`.
 AnyViewMut collapse(Step& step, const Streams& streams);
 
-/// Puts the sub-layer's result y into the streams, and makes the site's own `pre` the next one.
-void spread(Step& step, AnyView y, const SiteMixes& mixes, Streams& streams);
+/// The next sub-layer's input: what the spread before has made of it, or made now. Valid until the next spread.
+SiteInput site_input(Step& step, Streams& streams, AnyView norm);
+
+/// A sub-layer's result [rows, H]: y, or with `routed` the sum that a Combine makes of the three.
+struct SiteResult {
+  AnyView y;
+  AnyView routed = {};
+  View<const int32_t, 2> place = {};
+};
+
+/// Puts the sub-layer's result into the streams, and makes the site's own `pre` the next one. `next_norm`: of the
+/// sub-layer behind, whose input is then made in passing; empty: something else changes the streams before it.
+void spread(Step& step, const SiteResult& result, const SiteMixes& mixes, Streams& streams, AnyView next_norm);
 
 }  // namespace fathom

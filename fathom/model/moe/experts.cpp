@@ -12,19 +12,11 @@ AnyViewMut grouped(Step& step, const Matrix& x, View<const int32_t, 1> x_row, co
   return out;
 }
 
-AnyViewMut swiglu(Step& step, AnyViewMut gate, AnyView up, View<const float, 1> weight) {
-  step.ops.swiglu(step.queue, {gate, up, weight, float(step.config.swiglu_limit), gate});
-  return gate;
-}
-
-// The same choices by the numbers that a rank's experts have among themselves.
-View<int32_t, 2> own_experts(Step& step, View<const int32_t, 2> map, View<const int32_t, 2> chosen) {
-  const auto out = step.scratch.table<int32_t>(chosen.shape[0], chosen.shape[1]);
-  const int64_t count = chosen.size();
-  step.ops.gather_rows(step.queue, {AnyView(reinterpret_cast<const uint8_t*>(map.data), DType::i32, map.shape[0], 1),
-                                    View<const int32_t, 1>(chosen.data, {count}),
-                                    AnyViewMut(reinterpret_cast<uint8_t*>(out.data), DType::i32, count, 1)});
-  return out;
+// As the next product reads it.
+Matrix swiglu(Step& step, AnyView gate, AnyView up, View<const float, 1> weight) {
+  return input_made_by(step, gate.rows, gate.cols, [&](AnyViewMut out, const Q8Rows& q8) {
+    step.ops.swiglu(step.queue, {gate, up, weight, float(step.config.swiglu_limit), out, q8});
+  });
 }
 
 GroupByExpert route(Step& step, const BlockWeights& w, AnyView u, View<const uint8_t, 1> image, int per_token) {
@@ -40,8 +32,10 @@ GroupByExpert route(Step& step, const BlockWeights& w, AnyView u, View<const uin
   gate.weights = step.scratch.table<float>(rows, per_token);
   step.ops.gate(step.queue, gate);
   GroupByExpert groups;
-  groups.experts = w.expert_map.empty() ? gate.experts : own_experts(step, w.expert_map, gate.experts);
+  groups.experts = gate.experts;
   groups.weights = gate.weights;
+  // The numbers that a rank's experts have among themselves.
+  groups.number = {w.expert_map.data, {w.expert_map.shape[0]}};
   groups.begin = step.scratch.vector<int32_t>(int64_t(w.w1.size()) + 1);
   groups.row = step.scratch.vector<int32_t>(chosen);
   groups.weight = step.scratch.vector<float>(chosen);
@@ -88,9 +82,9 @@ AnyViewMut streamed(Step& step, const BlockWeights& w, const Matrix& x, const Gr
     const AnyViewMut inner = gate.slice(first, count);
     step.ops.grouped_linear(step.queue, {x, x_row, begin, {&w.w1[e], 1}, inner});
     step.ops.grouped_linear(step.queue, {x, x_row, begin, {&w.w3[e], 1}, up.slice(first, count)});
-    swiglu(step, inner, up.slice(first, count), View<const float, 1>(groups.weight.data + first, {count}));
-    step.ops.grouped_linear(step.queue,
-                            {rounded_input(step, inner), {}, begin, {&w.w2[e], 1}, out.slice(first, count)});
+    const Matrix active =
+        swiglu(step, inner, up.slice(first, count), View<const float, 1>(groups.weight.data + first, {count}));
+    step.ops.grouped_linear(step.queue, {active, {}, begin, {&w.w2[e], 1}, out.slice(first, count)});
     step.stream->release(piece);
   }
   return out;
@@ -99,27 +93,24 @@ AnyViewMut streamed(Step& step, const BlockWeights& w, const Matrix& x, const Gr
 AnyViewMut routed(Step& step, const BlockWeights& w, const Matrix& x, const GroupByExpert& groups) {
   const AnyViewMut gate = grouped(step, x, groups.row, groups, w.w1);
   const AnyViewMut up = grouped(step, x, groups.row, groups, w.w3);
-  const AnyViewMut inner = swiglu(step, gate, up, groups.weight);
-  return grouped(step, rounded_input(step, inner), {}, groups, w.w2);
+  return grouped(step, swiglu(step, gate, up, groups.weight), {}, groups, w.w2);
 }
 
 }  // namespace
 
-AnyViewMut experts(Step& step, const BlockWeights& w, AnyView u, View<const uint8_t, 1> image, int per_token) {
-  const GroupByExpert groups = route(step, w, u, image, per_token);
+SiteResult experts(Step& step, const BlockWeights& w, const SiteInput& in, View<const uint8_t, 1> image,
+                   int per_token) {
+  const GroupByExpert groups = route(step, w, in.u, image, per_token);
   if (step.stream) want(step, w, groups);
   const DType a = step.numerics.activations;
-  const Matrix x = rounded_input(step, u);  // once, for all experts and the shared one
+  const Matrix& x = in.rounded;
 
   // The shared expert first: nothing has to be read for it.
-  const AnyViewMut shared_inner = swiglu(step, linear(step, x, w.shared_w1, a), linear(step, x, w.shared_w3, a), {});
-  const AnyViewMut shared = linear(step, rounded_input(step, shared_inner), w.shared_w2, a);
+  const Matrix shared_inner = swiglu(step, linear(step, x, w.shared_w1, a), linear(step, x, w.shared_w3, a), {});
+  const AnyViewMut shared = linear(step, shared_inner, w.shared_w2, a);
   const AnyViewMut chosen = step.stream ? streamed(step, w, x, groups) : routed(step, w, x, groups);
   if (step.stream) expect_next(step, per_token);
-
-  const AnyViewMut out = step.activations(u.rows, u.cols);
-  step.ops.combine(step.queue, {chosen, groups.place, shared, out});
-  return out;
+  return {shared, chosen, groups.place};
 }
 
 }  // namespace fathom
