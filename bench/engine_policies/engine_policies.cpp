@@ -4,13 +4,14 @@
 // so that what else runs on the machine meets all of them; each figure is the median of its turns, and ratios are those
 // of a turn.
 //
-//   engine_policies [--turns N]     one JSON object a line
+//   engine_policies [--turns N] [--streams 1|8|64] [--temperature 0|1]     one JSON object a line; with one of the
+//                                                                          last two only those loads, no agent
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "tests/end_to_end/miniature.h"
 
@@ -83,10 +84,18 @@ struct Load {
   }
 };
 
-void compare_policies(int turns) {
+/// Which loads: all of those where nothing is said.
+struct Chosen {
+  std::optional<int> streams;
+  std::optional<float> temperature;
+};
+
+void compare_policies(int turns, const Chosen& chosen) {
   std::map<int, double> without;  // tokens a second without drafts, greedy, by streams
   for (const float temperature : {0.f, 1.f}) {
     for (const int streams : {1, 8, 64}) {
+      if (chosen.streams.value_or(streams) != streams) continue;
+      if (chosen.temperature.value_or(temperature) != temperature) continue;
       std::vector<Load> loads;
       for (const Policy& policy : kPolicies) loads.push_back({engine_of(policy, streams), streams, temperature});
       const auto count = size_t(std::max(12, 3 * streams / 2));
@@ -116,6 +125,7 @@ void compare_policies(int turns) {
       if (temperature == 0) without[streams] = median(rates["none"]);
     }
   }
+  if (without.count(1) == 0 || without.count(64) == 0) return;
   nlohmann::ordered_json row = {{"what", "throughput of 64 streams beside 1, without drafts"},
                                 {"ratio", without[64] / without[1]}};
   std::cout << row.dump() << std::endl;
@@ -168,9 +178,22 @@ void compare_prefix_cache(int turns) {
 
 int main(int count, char** words) {
   int turns = 5;
-  for (int i = 1; i + 1 < count; i += 2) {
-    if (std::strcmp(words[i], "--turns") == 0) turns = std::atoi(words[i + 1]);
+  fathom::Chosen chosen;
+  for (int i = 1; i < count; i += 2) {
+    const std::string name = words[i];
+    const double value = i + 1 < count ? std::atof(words[i + 1]) : -1;
+    if (name == "--turns" && value >= 1) {
+      turns = int(value);
+    } else if (name == "--streams" && (value == 1 || value == 8 || value == 64)) {
+      chosen.streams = int(value);
+    } else if (name == "--temperature" && (value == 0 || value == 1)) {
+      chosen.temperature = float(value);
+    } else {
+      std::cerr << "engine_policies: " << name << ": pass --turns N, --streams 1, 8 or 64, --temperature 0 or 1"
+                << std::endl;
+      return 2;
+    }
   }
-  fathom::compare_prefix_cache(turns);
-  fathom::compare_policies(turns);
+  if (!chosen.streams && !chosen.temperature) fathom::compare_prefix_cache(turns);
+  fathom::compare_policies(turns, chosen);
 }
