@@ -2,7 +2,10 @@
 # The kernels lie in fathom/backend/cuda/.
 if(NOT CMAKE_CUDA_COMPILER)
   # .deps holds one where scripts/setup --cuda found none that is new enough.
-  find_program(nvcc nvcc HINTS ENV CUDACXX ${CMAKE_SOURCE_DIR}/.deps/cuda-13.0 ENV CUDA_HOME ENV CUDA_PATH
+  if(DEFINED ENV{CUDACXX})  # the program itself, as CMake reads it
+    set(nvcc $ENV{CUDACXX})
+  endif()
+  find_program(nvcc nvcc HINTS ${CMAKE_SOURCE_DIR}/.deps/cuda-13.0 ENV CUDA_HOME ENV CUDA_PATH
                PATHS /usr/local/cuda PATH_SUFFIXES bin)
   if(NOT nvcc)
     message(FATAL_ERROR "fathom: nvcc was not found (FATHOM_CUDA=ON): run scripts/setup --cuda, put "

@@ -181,6 +181,10 @@ int main(int count, char** words) {
   fathom::Chosen chosen;
   for (int i = 1; i < count; i += 2) {
     const std::string name = words[i];
+    if (name == "--help") {
+      std::cout << "engine_policies [--turns N] [--streams 1|8|64] [--temperature 0|1]\n";
+      return 0;
+    }
     const double value = i + 1 < count ? std::atof(words[i + 1]) : -1;
     if (name == "--turns" && value >= 1) {
       turns = int(value);
