@@ -182,8 +182,7 @@ class KernelBench {
  public:
   KernelBench(const KernelBenchSettings& settings, const Common& common, const Backend& backend, int64_t cases)
       : s_(settings), common_(common), backend_(backend), progress_("measuring", "cases", cases) {
-    const Machine machine = read_machine();
-    machine_ = machine.processor.empty() ? "unknown processor" : machine.processor;
+    machine_ = machine_name(backend_.name);
     command_ = command_of(settings, common);
   }
 
