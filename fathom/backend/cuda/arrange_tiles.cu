@@ -1,10 +1,12 @@
-// Rows of x as the products with many rows want them (product_many.cuh): bf16, gathered, tile by tile, each tile of 64
-// columns as it shall lie in shared memory, so that one bulk copy brings it. Q8 rows are widened: exact, a code has
-// four significant bits and its scale is a power of two.
+// Rows of x as the products with many rows want them (product_many.cuh, product_pairs.cuh): bf16, gathered, tile by
+// tile, each tile of 64 columns as it shall lie in shared memory, so that one bulk copy brings it. Q8 rows are widened:
+// exact, a code has four significant bits and its scale is a power of two.
 //
 // Bytes: the rows read once for each time that they are gathered, 2 * K written for each row of a tile.
 #include "fathom/backend/cuda/launch.h"
-#include "fathom/backend/cuda/product_many.cuh"
+#include "fathom/backend/cuda/product_few_parts.cuh"
+#include "fathom/backend/cuda/product_tensor.cuh"
+#include "fathom/backend/cuda/warpgroup.cuh"
 
 namespace fathom::cuda {
 namespace {
@@ -29,14 +31,36 @@ __device__ inline uint32_t codes_of(const uint32_t (&words)[8], int piece, int l
   }
 }
 
-// blockIdx: row tile, piece of kRows rows of it, piece of the columns.
+// Where a row is in the arranged x.
+struct Arranged {
+  uint8_t* to;         // its first 64 columns
+  int64_t block_rows;  // of the tile of each 64 columns
+};
+// product_many.cuh: each row tile has room for XRows. `tile` counts them all.
+template <int XRows>
+__device__ inline Arranged arranged(uint8_t* out, const Place&, int64_t tile, int row, int blocks) {
+  return {out + tile * blocks * (XRows * 128) + row * 128, XRows};
+}
+// product_pairs.cuh: row tiles of an expert's rows, behind each other. `tile`: kPairRowStep rows; `row` of these.
+template <>
+__device__ inline Arranged arranged<kPairRowStep>(uint8_t* out, const Place& place, int64_t tile, int row, int blocks) {
+  const int count = int(place.end - place.begin), tile_rows = pair_tile_rows(count);
+  const int own = int(place.first - place.begin), row_tile = own / tile_rows;
+  const int64_t first = tile * kPairRowStep - own + row_tile * tile_rows;
+  return {out + first * blocks * 128 + (own - row_tile * tile_rows + row) * 128,
+          min(tile_rows, padded_rows(count - row_tile * tile_rows))};
+}
+
+// blockIdx: row tile (of pairs: kPairRowStep rows), piece of kRows rows of it, piece of the columns.
 template <DType Weight, int XRows>
 __global__ void __launch_bounds__(kThreads)
     arrange_kernel(const __grid_constant__ Product p, int64_t columns, bool aligned, uint8_t* out) {
+  if (XRows == kPairRowStep) let_kernel_behind_start();
   Place place;
   if (p.begin != nullptr) {
     if (!find_expert<XRows>(p, blockIdx.x, place)) return;
   } else {
+    place.begin = 0;
     place.first = int64_t(blockIdx.x) * XRows;
     place.end = p.rows;
   }
@@ -45,7 +69,8 @@ __global__ void __launch_bounds__(kThreads)
   if (a >= place.end) return;  // the tile's other rows are not looked at
   const int64_t r = p.x_row != nullptr ? p.x_row[a] : a;
   const int blocks = int(columns / 64);
-  uint8_t* to = out + int64_t(blockIdx.x) * blocks * (XRows * 128) + swizzled(row, piece);
+  const Arranged own = arranged<XRows>(out, place, blockIdx.x, row, blocks);
+  uint8_t* to = own.to + ((piece ^ (row & 7)) << 4);  // as swizzled(); tiles begin at multiples of eight rows
   constexpr int kBlocks = kThreads / (8 * kRows);
   for (int b = int(blockIdx.z) * kBlocks + threadIdx.x / (8 * kRows); b < blocks; b += gridDim.z * kBlocks) {
     uint4 made;
@@ -86,7 +111,7 @@ __global__ void __launch_bounds__(kThreads)
       }
       made = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
     }
-    *reinterpret_cast<uint4*>(to + int64_t(b) * (XRows * 128)) = made;
+    *reinterpret_cast<uint4*>(to + int64_t(b) * (own.block_rows * 128)) = made;
   }
 }
 
@@ -94,8 +119,9 @@ template <DType Weight, int XRows>
 void arrange(cudaStream_t stream, const Product& p, uint8_t* out) {
   const bool aligned = (reinterpret_cast<uintptr_t>(p.x) | uintptr_t(p.x_stride)) % 16 == 0;
   const int64_t row_tiles = most_row_tiles(p, XRows), rows = row_tiles * (XRows / kRows);
-  // With few rows their columns are spread too: four blocks for each multiprocessor.
-  const int64_t pieces = std::clamp<int64_t>(4 * kProcessors / rows, 1, 8);
+  // With few rows their columns are spread too, over a few blocks for each multiprocessor.
+  const int64_t pieces = XRows == kPairRowStep ? std::clamp<int64_t>(8 * kProcessors / rows, 1, 16)
+                                               : std::clamp<int64_t>(4 * kProcessors / rows, 1, 8);
   arrange_kernel<Weight, XRows><<<dim3(grid(row_tiles), XRows / kRows, unsigned(pieces)), kThreads, 0, stream>>>(
       p, p.k * p.groups, aligned, out);
 }
@@ -103,7 +129,8 @@ void arrange(cudaStream_t stream, const Product& p, uint8_t* out) {
 template <DType Weight>
 void arrange(cudaStream_t stream, const Product& p, int x_rows, uint8_t* out) {
   if (x_rows == 192) return arrange<Weight, 192>(stream, p, out);
-  arrange<Weight, 128>(stream, p, out);
+  if (x_rows == 128) return arrange<Weight, 128>(stream, p, out);
+  arrange<Weight, kPairRowStep>(stream, p, out);
 }
 
 }  // namespace

@@ -15,6 +15,11 @@ __device__ inline uint32_t rank_in_cluster() {
 /// with the tensor cores or read before.
 __device__ inline void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ inline void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+/// Both, and what each thread wrote before is seen by all after.
+__device__ inline void meet_cluster() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  wait_for_cluster();
+}
 /// The address of the same place in block `rank`'s shared memory.
 __device__ inline uint32_t address_in_block(const void* at, uint32_t rank) {
   uint32_t address;
@@ -38,6 +43,24 @@ __device__ inline void copy_to_block(uint32_t to, const void* from, uint32_t byt
 /// Arrives at a barrier of any block of the cluster, after what this thread has read.
 __device__ inline void arrive_in_block(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/// copy_bulk() to this address in both blocks of a pair, counted by the barrier at this place in each. Pairs: blocks 0
+/// and 1 of the cluster, 2 and 3, ...; this one is block `rank`.
+__device__ inline void copy_bulk_to_pair(uint32_t to, const void* from, uint32_t bytes, uint64_t& barrier, int rank) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
+      "%4;" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(shared_address(&barrier)), "h"(uint16_t(3 << rank / 2 * 2))
+      : "memory");
+}
+/// 16 bytes of a block's shared memory, at an address of address_in_block().
+__device__ inline float4 load_of_block(uint32_t address) {
+  float4 v;
+  asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(address));
+  return v;
 }
 
 }  // namespace fathom::cuda

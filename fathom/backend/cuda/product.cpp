@@ -72,39 +72,48 @@ bool fits_many(const Product& p) {
 
 namespace {
 
+template <DType Weight>
+void launch_arranged(Call& call, const Product& p, int x_rows) {
+  if (x_rows == kPairRowStep) return launch_pair_product<Weight>(call, p);
+  launch_many_product<Weight>(call, p, x_rows);
+}
+
 void run_many_product(Call& call, Product p, int x_rows) {
-  auto* tiles = call.workspace<uint8_t>(most_row_tiles(p, x_rows) * x_rows * p.k * p.groups * 2);
+  auto* tiles = call.workspace<uint8_t>(arranged_rows(p, x_rows) * p.k * p.groups * 2);
   arrange_tiles(call.stream(), p, x_rows, tiles);
   p.x = tiles;
   switch (p.weight_type) {
-    case DType::bf16: return launch_many_product<DType::bf16>(call, p, x_rows);
-    case DType::f8_e4m3: return launch_many_product<DType::f8_e4m3>(call, p, x_rows);
-    default: return launch_many_product<DType::f4_e2m1>(call, p, x_rows);
+    case DType::bf16: return launch_arranged<DType::bf16>(call, p, x_rows);
+    case DType::f8_e4m3: return launch_arranged<DType::f8_e4m3>(call, p, x_rows);
+    default: return launch_arranged<DType::f4_e2m1>(call, p, x_rows);
   }
 }
 
 }  // namespace
 
 // Which kernel takes a product: the first of these that fits. What decides by numbers is in tiles.h.
+//   many     Q8 x FP8 or FP4, bf16 x bf16, from 17 rows of a weight (on average of an expert) on: product_pairs.cuh, with
+//            thousands of them product_many.cuh. Only in queues that are not batch-invariant; small weights with up to
+//            64 rows are left to `few`
 //   few      Q8 x FP8 or FP4, up to 64 rows of a weight, 16 on average of an expert
-//   many     Q8 x FP8 or FP4, bf16 x bf16, from 17 rows on; only in queues that are not batch-invariant
 //   codes    Q8 x FP8 or FP4, any number of rows; the bits of `few`
 //   tensor   bf16 or Q8 (widened first) x bf16, FP8, FP4
 //   float    all else
 void run_product(Call& call, Product p) {
   if (p.rows == 0 || p.n == 0) return;
   if (!fits_tensor_cores(p)) return launch_float_product(call, p);
+  const bool few_first = p.begin == nullptr && fits_few(p) && few_rows_are_faster(p.rows, p.n, p.k);
+  if (fits_many(p) && !few_first) {
+    const int weights = p.begin != nullptr ? p.expert_count : p.groups;
+    const int64_t rows = p.begin != nullptr ? p.rows / p.expert_count : p.rows;
+    const int x_rows = many_rows_tile(rows, p.n / p.groups, weights, call.batch_invariant());
+    if (x_rows > 0) return run_many_product(call, p, x_rows);
+  }
   if (fits_few(p)) {
     const int x_rows = p.begin != nullptr ? few_rows_of_experts(p.rows, p.expert_count) : few_rows(p.rows);
     const auto launch =
         p.weight_type == DType::f8_e4m3 ? launch_few_product<DType::f8_e4m3> : launch_few_product<DType::f4_e2m1>;
     if (x_rows > 0 && launch(call, p, x_rows)) return;
-  }
-  if (fits_many(p)) {
-    const int weights = p.begin != nullptr ? p.expert_count : p.groups;
-    const int64_t rows = p.begin != nullptr ? p.rows / p.expert_count : p.rows;
-    const int x_rows = many_rows_tile(rows, p.n / p.groups, weights, call.batch_invariant());
-    if (x_rows > 0) return run_many_product(call, p, x_rows);
   }
   if (fits_codes(p)) {
     const int64_t columns = p.k * p.groups;

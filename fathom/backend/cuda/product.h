@@ -73,14 +73,21 @@ inline int64_t most_row_tiles(const Product& p, int x_rows) {
   return std::min<int64_t>(p.rows, (p.rows + p.expert_count * int64_t(x_rows - 1)) / x_rows);
 }
 
-/// x as tiles in the order of this kernel, arrange_tiles.cu. out: [most_row_tiles, K * groups / 64] tiles of x_rows
-/// rows of 128 bytes, at a multiple of 16 bytes.
+/// x as tiles in the order of the kernels for many rows, arrange_tiles.cu. x_rows: 128 or 192 of product_many.cuh, or
+/// kPairRowStep of product_pairs.cuh, where the rows of a tile are as many as there are, in such steps. out: room for
+/// arranged_rows() rows of K * groups bf16, at a multiple of 16 bytes: row tiles, each as K * groups / 64 tiles of rows
+/// of 128 bytes.
 void arrange_tiles(cudaStream_t stream, const Product& p, int x_rows, uint8_t* out);
+inline int64_t arranged_rows(const Product& p, int x_rows) { return most_row_tiles(p, x_rows) * x_rows; }
 
-/// Many rows: Q8 x FP8 or FP4, or bf16 x bf16, in tiles of `x_rows` rows (tiles.h); x is what arrange_tiles made.
+/// Thousands of rows: Q8 x FP8 or FP4, or bf16 x bf16, in tiles of `x_rows` rows (tiles.h); x is what arrange_tiles
+/// made.
 template <DType Weight>
 void launch_many_product(Call& call, const Product& product, int x_rows);  // many_bf16.cu, many_fp8.cu, many_fp4.cu
-/// Whether that kernel can run it: as fits_codes, or bf16 on both sides with K in steps of 64; pairs of results on
+/// The same from 17 rows on.
+template <DType Weight>
+void launch_pair_product(Call& call, const Product& product);  // pairs_bf16.cu, pairs_fp8.cu, pairs_fp4.cu
+/// Whether these two can run it: as fits_codes, or bf16 on both sides with K in steps of 64; pairs of results on
 /// addresses of their size. Pure.
 bool fits_many(const Product& product);
 

@@ -1,5 +1,5 @@
-// Products with so many rows that the kernel for them runs (tiles.h), against the definition; its edges and its bits.
-// Sizes: an n of 1346 ends inside a tile of 192, inside a block of 32 scales and inside a warp's 16.
+// Products with so many tiles that the kernel for thousands of rows runs (tiles.h), against the definition; its edges
+// and its bits. Sizes: an n of 11330 ends inside a tile of 192, inside a block of 32 scales and inside a warp's 16.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,7 +42,7 @@ class ManyRowsTest : public testing::Test {
   }
   // The definition is slow: rows of the first tile, of the last one, and between.
   void compare_rows(const Stored& x, const Stored& w, DType out_type, int groups = 1) {
-    ASSERT_GT(cuda::many_rows_tile(x.values.rows, w.values.rows / groups, groups, false), 0);
+    ASSERT_GE(cuda::many_rows_tile(x.values.rows, w.values.rows / groups, groups, false), 128);
     const Tensor got = run(x, w, out_type, groups);
     const Stored x_size = x.absolute(), w_size = w.absolute();
     for (const int64_t first : {int64_t(0), int64_t(61), x.values.rows - 5}) {
@@ -59,9 +59,9 @@ constexpr DType kFp8 = DType::f8_e4m3, kFp4 = DType::f4_e2m1, kBf16 = DType::bf1
 TEST_F(ManyRowsTest, AgreeWithTheDefinition) {
   for (const DType w : {kFp8, kFp4, kBf16}) {
     for (const DType out : {kBf16, DType::f32}) {
-      for (const auto& [rows, k] : {std::pair<int64_t, int64_t>{1000, 384}, {517, 128}, {2053, 1280}}) {
+      for (const auto& [rows, k] : {std::pair<int64_t, int64_t>{1100, 384}, {1153, 128}, {2053, 256}}) {
         SCOPED_TRACE(testing::Message() << name_of(w) << " rows " << rows << " K " << k << " out " << name_of(out));
-        compare_rows(stored(w == kBf16 ? kBf16 : kFp8, rows, k, 1, 1), stored_weight(w, 1346, k, 2), out);
+        compare_rows(stored(w == kBf16 ? kBf16 : kFp8, rows, k, 1, 1), stored_weight(w, 11330, k, 2), out);
       }
     }
   }
@@ -72,7 +72,7 @@ TEST_F(ManyRowsTest, ScalesOfWeightsMayBeLargeOrSmall) {
   for (const DType w : {kFp8, kFp4}) {
     for (const auto& [low, high] : {std::pair{120, 150}, {60, 80}, {127, 129}}) {
       SCOPED_TRACE(testing::Message() << name_of(w) << " scales from 2^" << low - 127);
-      compare_rows(stored(kFp8, 600, 256, 1, 3), stored_weight(w, 1346, 256, 4, low, high), DType::f32);
+      compare_rows(stored(kFp8, 1100, 256, 1, 3), stored_weight(w, 11330, 256, 4, low, high), DType::f32);
     }
   }
 }
@@ -80,18 +80,18 @@ TEST_F(ManyRowsTest, ScalesOfWeightsMayBeLargeOrSmall) {
 TEST_F(ManyRowsTest, GroupsMeetTheirOwnColumns) {
   for (const DType w : {kFp8, kFp4, kBf16}) {
     SCOPED_TRACE(name_of(w));
-    compare_rows(stored(w == kBf16 ? kBf16 : kFp8, 300, 8 * 128, 1, 5), stored_weight(w, 8 * 288, 128, 6), kBf16, 8);
+    compare_rows(stored(w == kBf16 ? kBf16 : kFp8, 1100, 8 * 128, 1, 5), stored_weight(w, 8 * 1440, 128, 6), kBf16, 8);
   }
 }
 
 // No rows, one, a tile less one, a tile, a tile and one, several.
 TEST_F(ManyRowsTest, ExpertsHaveAnyNumberOfAssignments) {
-  const std::vector<int32_t> counts{0, 128, 1, 300, 129, 127, 0, 64};
+  const std::vector<int32_t> counts{0, 256, 1, 600, 129, 127, 0, 128};
   std::vector<int32_t> begin{0}, x_row;
   for (const int32_t n : counts) begin.push_back(begin.back() + n);
-  const int64_t all = begin.back(), x_rows = 200, n = 1346, k = 256;
+  const int64_t all = begin.back(), x_rows = 200, n = 6402, k = 256;
   for (int64_t a = 0; a < all; ++a) x_row.push_back(int32_t(a * 89 % x_rows));
-  ASSERT_GT(cuda::many_rows_tile(all / int64_t(counts.size()), n, int64_t(counts.size()), false), 0);
+  ASSERT_GE(cuda::many_rows_tile(all / int64_t(counts.size()), n, int64_t(counts.size()), false), 128);
   for (const bool gathered : {true, false}) {
     for (const DType type : {kFp4, kFp8, kBf16}) {
       SCOPED_TRACE(testing::Message() << name_of(type) << (gathered ? " gathered" : ""));
@@ -123,14 +123,14 @@ TEST_F(ManyRowsTest, ExpertsHaveAnyNumberOfAssignments) {
 
 TEST_F(ManyRowsTest, ATileOfAnotherSizeChangesNoBit) {
   for (const DType w : {kFp8, kFp4, kBf16}) {
-    const Stored x = stored(w == kBf16 ? kBf16 : kFp8, 8500, 128, 1, 8), weight = stored_weight(w, 1346, 128, 9);
+    const Stored x = stored(w == kBf16 ? kBf16 : kFp8, 1153, 128, 1, 8), weight = stored_weight(w, 11330, 128, 9);
     Stored part = x;
-    part.values.rows = 600;
-    const int whole_tile = cuda::many_rows_tile(8500, 1346, 1, false),
-              part_tile = cuda::many_rows_tile(600, 1346, 1, false);
+    part.values.rows = 1100;
+    const int whole_tile = cuda::many_rows_tile(1153, 11330, 1, false),
+              part_tile = cuda::many_rows_tile(1100, 11330, 1, false);
     EXPECT_NE(whole_tile, part_tile);
     const Tensor all = run(x, weight, DType::f32), few = run(part, weight, DType::f32);
-    for (int64_t r = 0; r < 600; ++r) ASSERT_EQ(few.row(r), all.row(r)) << name_of(w) << " row " << r;
+    for (int64_t r = 0; r < 1100; ++r) ASSERT_EQ(few.row(r), all.row(r)) << name_of(w) << " row " << r;
   }
 }
 

@@ -95,6 +95,7 @@ struct Place {
   WeightPointers weight;
   int64_t n_first, n_end;  // weight rows of the tile, one past those that exist
   int64_t first, end;      // rows of the result
+  int64_t begin;           // grouped: the expert's first row
   int64_t x_column;        // where this group's columns begin
 };
 
@@ -130,6 +131,7 @@ __device__ inline bool find_expert(const Product& p, int64_t tile, Place& place)
   if (e < 0) return false;
   place.weight = p.experts[e];
   place.first = found_first;
+  place.begin = p.begin[e];
   place.end = p.begin[e + 1];
   return true;
 }

@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace fathom::cuda {
-namespace {
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
 
 int row_threads(int64_t items, int most) {
   int threads = 32;
@@ -34,6 +29,11 @@ int few_rows_of_experts(int64_t rows, int64_t experts) {
   return rows <= 6 * experts ? 8 : rows <= 16 * experts ? 16 : 0;
 }
 
+bool few_rows_are_faster(int64_t rows, int64_t n, int64_t k) {
+  constexpr int64_t kSmall = 7'000'000;  // measured at 64 rows: 1280 x 5120 is, 2304 x 5120 is not
+  return few_rows(rows) > 0 && n * k <= kSmall;
+}
+
 ProductTile product_tile(int64_t rows, int64_t n, int64_t weights) {
   // Weight-bound: a block of 64 weight rows and one segment streams its weights once for all rows of x.
   if (rows <= 8) return {.m_tiles = 1, .n_tiles = 1, .warps_n = 4, .warps_x = 1, .split = true};
@@ -47,12 +47,24 @@ ProductTile product_tile(int64_t rows, int64_t n, int64_t weights) {
 }
 
 int many_rows_tile(int64_t rows, int64_t n, int64_t weights, bool batch_invariant) {
-  constexpr int64_t kFewestRows = 17;
+  constexpr int64_t kFewestRows = 17, kPairs = 1024, kFewestTurns = 4;
+  if (batch_invariant || rows < kFewestRows) return 0;
   const auto tiles = [&](int64_t x_rows) { return divide_up(rows, x_rows) * divide_up(n, kManyWeightRows) * weights; };
-  if (batch_invariant || rows < kFewestRows || tiles(128) < kProcessors / 4) return 0;
+  if (rows * weights <= kPairs || tiles(128) < kFewestTurns * kProcessors) return kPairRowStep;
   // Blocks take tiles in turns. A tile's time is its products' and, measured, that of 64 more rows.
   const auto time = [&](int64_t x_rows) { return divide_up(tiles(x_rows), kProcessors) * (x_rows + 64); };
   return time(192) < time(128) ? 192 : 128;
+}
+
+int pair_parts(int64_t tiles, int64_t steps, const PairClusters& clusters) {
+  // In steps: the start and the end of a tile take three, sharing it three more. A guess has to promise a fifth.
+  int best = 1;
+  int64_t least = divide_up(tiles, clusters.of_pairs[0]) * (steps + 3);
+  for (int i = 1; i < 3 && steps >= 1 << i && clusters.of_pairs[i] > 0; ++i) {
+    const int64_t time = divide_up(tiles, clusters.of_pairs[i]) * (divide_up(steps, 1 << i) + 6);
+    if (5 * time < 4 * least) best = 1 << i, least = time;
+  }
+  return best;
 }
 
 }  // namespace fathom::cuda

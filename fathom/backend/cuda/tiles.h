@@ -37,15 +37,42 @@ ProductTile product_tile(int64_t rows, int64_t n, int64_t weights);
 /// of a weight, or on average 17 or more of an expert. A weight with more rows is read again for each 8 or 16 of them.
 int few_rows(int64_t rows);
 int few_rows_of_experts(int64_t rows, int64_t experts);
+/// Whether that kernel is faster than those for many rows where both may run: up to 64 rows of one small weight [n, k],
+/// whose bytes it brings again four times at most and needs one launch for.
+bool few_rows_are_faster(int64_t rows, int64_t n, int64_t k);
 
 inline constexpr int64_t kProcessors = 132;  // multiprocessors of an H200 (and of an H100 SXM)
 
-/// Rows of x in a tile of the kernel for many rows (product_many.cuh), whose tiles have kManyWeightRows weight rows:
-/// 128 or 192; 0: the kernels for few rows take the product. Which of the two takes it depends on the number of rows,
-/// and their bits differ in the last places (theirs are added 32 columns at a time in float, its in one chain by the
-/// tensor core), so with `batch_invariant` it is always 0. Arguments as of product_tile.
-inline constexpr int kManyWeightRows = 192;
+/// Rows of x in a tile of the kernels for many rows: 128 or 192 of that for thousands (product_many.cuh), whose tiles
+/// have kManyWeightRows weight rows; kPairRowStep: the one from 17 rows on (product_pairs.cuh), whose tiles have as
+/// many as are there, in such steps; 0: the kernels for few rows take the product. Which kernel takes it depends on the
+/// number of rows, and their bits differ in the last places (those for few add 32 columns at a time in float, these in
+/// one chain by the tensor core), so with `batch_invariant` it is always 0. Arguments as of product_tile.
+inline constexpr int kManyWeightRows = 192, kPairRowStep = 32;
 int many_rows_tile(int64_t rows, int64_t n, int64_t weights, bool batch_invariant);
+
+/// The kernel from 17 rows on: two blocks, a pair, have kPairWeightRows weight rows each and the same row tile of x, of
+/// up to kPairRows rows.
+inline constexpr int kPairWeightRows = 128, kPairRows = 256;
+
+constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Rows of x padded to whole steps.
+constexpr int padded_rows(int rows) { return (rows + kPairRowStep - 1) / kPairRowStep * kPairRowStep; }
+/// Row tiles of `rows` rows (of one expert), and the rows of each but the last: as equal as they can be.
+constexpr int pair_row_tiles(int rows) { return (rows + kPairRows - 1) / kPairRows; }
+constexpr int pair_tile_rows(int rows) {
+  return rows <= kPairRows ? padded_rows(rows) : padded_rows((rows - 1) / pair_row_tiles(rows) + 1);
+}
+
+/// Clusters that a device runs at once, of one, two and four pairs of blocks. How its multiprocessors are wired
+/// decides: an H200 does not run 32 of two pairs nor 16 of four. The defaults are safe there.
+struct PairClusters {
+  int of_pairs[3] = {int(kProcessors) / 2, 28, 12};
+};
+/// Pairs of blocks that share a tile, a part of K each, so that few tiles use the whole GPU: 1, 2 or 4. `tiles`: of a
+/// pair, all of them; `steps`: of K, 128 columns each (bf16: 64), which stay together.
+int pair_parts(int64_t tiles, int64_t steps, const PairClusters& clusters);
 
 /// Columns of a row that one block of the stream-mix product sums; the segments are added in rising order.
 inline constexpr int64_t kMixSegment = 1280;

@@ -59,14 +59,52 @@ TEST(TilesTest, FewRowsComeEightOrSixteenAtATime) {
   EXPECT_EQ(few_rows_of_experts(8192 * 6, 384), 0);
 }
 
-TEST(TilesTest, ManyRowsHaveAKernelOfTheirOwnExceptWhereBatchesMayNotShow) {
-  EXPECT_EQ(many_rows_tile(2048, 4608, 1, false), 192) << "11 x 24 tiles are two for each multiprocessor";
-  EXPECT_EQ(many_rows_tile(512, 4608, 1, false), 128) << "4 x 24 tiles take one turn";
+TEST(TilesTest, SmallWeightsWithFewRowsStayWithTheKernelForFew) {
+  EXPECT_TRUE(few_rows_are_faster(64, 1280, 5120));
+  EXPECT_FALSE(few_rows_are_faster(65, 1280, 5120));
+  EXPECT_FALSE(few_rows_are_faster(64, 2304, 5120));
+}
+
+TEST(TilesTest, ManyRowsHaveKernelsOfTheirOwnExceptWhereBatchesMayNotShow) {
+  EXPECT_EQ(many_rows_tile(8192, 4608, 1, false), 192) << "43 x 24 tiles are eight for each multiprocessor";
   EXPECT_EQ(many_rows_tile(128, 2304, 384, false), 128) << "one row tile for each expert";
   EXPECT_EQ(many_rows_tile(180, 2304, 384, false), 192);
+  for (const int64_t rows : {17, 64, 256, 1024}) EXPECT_EQ(many_rows_tile(rows, 4608, 1, false), kPairRowStep) << rows;
+  EXPECT_EQ(many_rows_tile(256, 129280, 1, false), kPairRowStep) << "one row tile of pairs";
+  EXPECT_EQ(many_rows_tile(256, 2304, 6, false), kPairRowStep) << "few experts";
+  EXPECT_EQ(many_rows_tile(8192, 512, 1, false), kPairRowStep) << "few tiles";
   for (const int64_t rows : {1, 8, 16}) EXPECT_EQ(many_rows_tile(rows, 129280, 384, false), 0) << rows;
-  EXPECT_EQ(many_rows_tile(256, 384, 1, false), 0) << "four tiles would leave the GPU idle";
   for (const int64_t rows : {1, 512, 8192}) EXPECT_EQ(many_rows_tile(rows, 4608, 1, true), 0) << rows;
+}
+
+TEST(TilesTest, RowTilesAreAsEqualAsTheyCanBe) {
+  EXPECT_EQ(pair_row_tiles(0), 0);
+  EXPECT_EQ(pair_tile_rows(1), 32);
+  EXPECT_EQ(pair_tile_rows(256), 256);
+  EXPECT_EQ(pair_tile_rows(257), 160) << "not 256 and one";
+  EXPECT_EQ(pair_tile_rows(8192), 256);
+  for (int rows = 1; rows < 3000; ++rows) {
+    const int tiles = pair_row_tiles(rows), own = pair_tile_rows(rows);
+    ASSERT_EQ(own % kPairRowStep, 0) << rows;
+    ASSERT_LE(own, kPairRows) << rows;
+    ASSERT_LT((tiles - 1) * own, rows) << rows;
+    ASSERT_GE(tiles * own, rows) << rows;
+  }
+}
+
+// 64 steps are K = 8192, 40 K = 5120, 18 K = 2304, 10 K = 1280.
+TEST(TilesTest, FewTilesAreSharedSoThatTheyUseTheWholeGpu) {
+  const PairClusters clusters;
+  EXPECT_EQ(pair_parts(20, 64, clusters), 2) << "N = 5120; four parts would take two turns";
+  EXPECT_EQ(pair_parts(9, 40, clusters), 4) << "N = 2304";
+  EXPECT_EQ(pair_parts(32, 32, clusters), 1) << "eight groups of N = 1024: more than clusters of two pairs";
+  EXPECT_EQ(pair_parts(20, 18, clusters), 2) << "N = 5120 of a short K";
+  EXPECT_EQ(pair_parts(16, 10, clusters), 1) << "sharing costs as much as it gains";
+  EXPECT_EQ(pair_parts(66, 40, clusters), 1);
+  EXPECT_EQ(pair_parts(128, 10, clusters), 1) << "two turns are full as they are";
+  EXPECT_EQ(pair_parts(1, 1, clusters), 1) << "a K of 128 cannot be shared";
+  EXPECT_EQ(pair_parts(0, 40, clusters), 1);
+  EXPECT_EQ(pair_parts(9, 40, {{66, 0, 0}}), 1) << "a device without large clusters";
 }
 
 }  // namespace

@@ -19,16 +19,17 @@ __device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.re
 __device__ inline void arrive(uint64_t& barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
 }
-/// Until the phase of this parity has ended.
-__device__ inline void wait_phase(uint64_t& barrier, uint32_t parity) {
+/// Until the phase of this parity has ended. The barrier, or its address.
+__device__ inline void wait_phase(uint32_t barrier, uint32_t parity) {
   uint32_t done = 0;
   while (!done) {
     asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
                  : "=r"(done)
-                 : "r"(shared_address(&barrier)), "r"(parity)
+                 : "r"(barrier), "r"(parity)
                  : "memory");
   }
 }
+__device__ inline void wait_phase(uint64_t& barrier, uint32_t parity) { wait_phase(shared_address(&barrier), parity); }
 /// What this thread wrote to shared memory is seen by products that are issued afterwards.
 __device__ inline void publish_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 /// A barrier of some warps of the block.
@@ -56,6 +57,11 @@ __device__ inline void copy_bulk(uint32_t to, const void* from, uint32_t bytes, 
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(shared_address(&barrier))
                : "memory");
+}
+/// Arrives at the barrier at that address when the asynchronous copies (copy_async) that this thread has begun are
+/// done. Does not wait.
+__device__ inline void arrive_after_copies(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 /// Brings the 128 bytes around this place, which will be read soon, into the L2 cache.
 __device__ inline void prefetch_to_l2(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }

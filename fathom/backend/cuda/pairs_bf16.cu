@@ -1,0 +1,7 @@
+#include "fathom/backend/cuda/product_pairs.cuh"
+
+namespace fathom::cuda {
+
+template void launch_pair_product<DType::bf16>(Call&, const Product&);
+
+}  // namespace fathom::cuda

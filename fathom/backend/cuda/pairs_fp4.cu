@@ -1,0 +1,7 @@
+#include "fathom/backend/cuda/product_pairs.cuh"
+
+namespace fathom::cuda {
+
+template void launch_pair_product<DType::f4_e2m1>(Call&, const Product&);
+
+}  // namespace fathom::cuda
