@@ -1,6 +1,7 @@
 // Rows of x as the products with many rows want them (product_many.cuh, product_pairs.cuh): bf16, gathered, tile by
 // tile, each tile of 64 columns as it shall lie in shared memory, so that one bulk copy brings it. Q8 rows are widened:
-// exact, a code has four significant bits and its scale is a power of two.
+// exact, a code has four significant bits and its scale is a power of two. Columns lie in the order in which a lane
+// decodes the weight's codes (codes_of), for bf16 weights as they are.
 //
 // Bytes: the rows read once for each time that they are gathered, 2 * K written for each row of a tile.
 #include "fathom/backend/cuda/launch.h"
@@ -29,6 +30,20 @@ __device__ inline uint32_t codes_of(const uint32_t (&words)[8], int piece, int l
     const uint32_t word = piece < 2 ? words[lane] : words[4 + lane];
     return __byte_perm(word, 0, uint32_t(piece % 2 << 4 | (2 + piece % 2) << 12));
   }
+}
+
+// The same columns of a bf16 row, whose 32 begin at `from`.
+template <bool ForFp4>
+__device__ inline uint4 columns_of(const uint8_t* from, int piece) {
+  const auto* words = reinterpret_cast<const uint32_t*>(from);  // two columns each
+  const uint32_t half = piece % 2 != 0 ? 0x7632u : 0x5410u;
+  uint32_t pairs[4];
+#pragma unroll
+  for (int lane = 0; lane < 4; ++lane) {
+    const int first = ForFp4 ? 4 * lane + piece / 2 : 8 * (piece / 2) + 2 * lane;
+    pairs[lane] = __byte_perm(__ldg(words + first), __ldg(words + first + (ForFp4 ? 2 : 1)), half);
+  }
+  return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
 // Where a row is in the arranged x.
@@ -76,6 +91,8 @@ __global__ void __launch_bounds__(kThreads)
     uint4 made;
     if constexpr (Weight == DType::bf16) {
       made = __ldg(reinterpret_cast<const uint4*>(p.x + (r * p.x_stride + 64 * b + 8 * piece) * 2));
+    } else if (p.x_type == DType::bf16) {
+      made = columns_of<Weight == DType::f4_e2m1>(p.x + (r * p.x_stride + 64 * b + piece / 4 * 32) * 2, piece % 4);
     } else {
       const uint8_t* from = p.x + r * p.x_stride + 64 * b + piece / 4 * 32;
       uint32_t words[8];

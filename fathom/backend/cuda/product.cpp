@@ -54,20 +54,30 @@ void launch_tensor_product(Call& call, const Product& p) {
   }
 }
 
+namespace {
+
+bool has_aligned_codes(const Product& p) {
+  return (p.weight_type == DType::f8_e4m3 || p.weight_type == DType::f4_e2m1) && p.k % 128 == 0 &&
+         aligned(p.weight.values, p.weight_stride * bits_of(p.weight_type) / 8, 16) &&
+         aligned(p.weight.scales, p.scale_stride, 4);
+}
+
+}  // namespace
+
 bool fits_codes(const Product& p) {
-  return p.x_type == DType::f8_e4m3 && (p.weight_type == DType::f8_e4m3 || p.weight_type == DType::f4_e2m1) &&
-         p.k % 128 == 0 && aligned(p.weight.values, p.weight_stride * bits_of(p.weight_type) / 8, 16) &&
-         aligned(p.weight.scales, p.scale_stride, 4) && aligned(p.x_scales, p.x_scale_stride, 4);
+  return p.x_type == DType::f8_e4m3 && has_aligned_codes(p) && aligned(p.x_scales, p.x_scale_stride, 4);
 }
 
 bool fits_few(const Product& p) { return fits_codes(p) && aligned(p.x, p.x_stride, 16); }
 
 bool fits_many(const Product& p) {
-  const bool dense = p.x_type == DType::bf16 && p.weight_type == DType::bf16 && p.k % 64 == 0 &&
-                     aligned(p.x, p.x_stride * 2, 16) && aligned(p.weight.values, p.weight_stride * 2, 16);
+  const bool weight_fits = p.weight_type == DType::bf16
+                               ? p.k % 64 == 0 && aligned(p.weight.values, p.weight_stride * 2, 16)
+                               : has_aligned_codes(p);
+  const bool wide = p.x_type == DType::bf16 && weight_fits && aligned(p.x, p.x_stride * 2, 16);
   const bool pairs = p.out_type == DType::f32 || (aligned(p.out, p.out_stride * 2, 4) && p.n / p.groups % 2 == 0);
   constexpr int kMostExperts = 1024;  // a table of theirs lies in shared memory
-  return (dense || fits_codes(p)) && pairs && p.n % p.groups == 0 && p.expert_count <= kMostExperts;
+  return (wide || fits_codes(p)) && pairs && p.n % p.groups == 0 && p.expert_count <= kMostExperts;
 }
 
 namespace {
@@ -92,7 +102,8 @@ void run_many_product(Call& call, Product p, int x_rows) {
 }  // namespace
 
 // Which kernel takes a product: the first of these that fits. What decides by numbers is in tiles.h.
-//   many     Q8 x FP8 or FP4, bf16 x bf16, from 17 rows of a weight (on average of an expert) on: product_pairs.cuh, with
+//   many     Q8 x FP8 or FP4, bf16 x any of the three, from 17 rows of a weight (on average of an expert) on:
+//   product_pairs.cuh, with
 //            thousands of them product_many.cuh. Only in queues that are not batch-invariant; small weights with up to
 //            64 rows are left to `few`
 //   few      Q8 x FP8 or FP4, up to 64 rows of a weight, 16 on average of an expert

@@ -80,15 +80,15 @@ inline int64_t most_row_tiles(const Product& p, int x_rows) {
 void arrange_tiles(cudaStream_t stream, const Product& p, int x_rows, uint8_t* out);
 inline int64_t arranged_rows(const Product& p, int x_rows) { return most_row_tiles(p, x_rows) * x_rows; }
 
-/// Thousands of rows: Q8 x FP8 or FP4, or bf16 x bf16, in tiles of `x_rows` rows (tiles.h); x is what arrange_tiles
-/// made.
+/// Thousands of rows: Q8 x FP8 or FP4, or bf16 x any weight, in tiles of `x_rows` rows (tiles.h); x is what
+/// arrange_tiles made.
 template <DType Weight>
 void launch_many_product(Call& call, const Product& product, int x_rows);  // many_bf16.cu, many_fp8.cu, many_fp4.cu
 /// The same from 17 rows on.
 template <DType Weight>
 void launch_pair_product(Call& call, const Product& product);  // pairs_bf16.cu, pairs_fp8.cu, pairs_fp4.cu
-/// Whether these two can run it: as fits_codes, or bf16 on both sides with K in steps of 64; pairs of results on
-/// addresses of their size. Pure.
+/// Whether these two can run it: weights as in fits_codes, or bf16 with K in steps of 64; x in Q8 or bf16; pairs of
+/// results on addresses of their size. Pure.
 bool fits_many(const Product& product);
 
 /// Runs one of them.

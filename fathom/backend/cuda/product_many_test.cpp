@@ -84,6 +84,16 @@ TEST_F(ManyRowsTest, GroupsMeetTheirOwnColumns) {
   }
 }
 
+// Rows that were not rounded to codes, as wo_a has them in the profile `reference`.
+TEST_F(ManyRowsTest, RowsOfBf16MeetCodes) {
+  for (const DType w : {kFp8, kFp4}) {
+    for (const int groups : {1, 8}) {
+      SCOPED_TRACE(testing::Message() << name_of(w) << " in " << groups << " groups");
+      compare_rows(stored(kBf16, 1153, groups * 256, 1, 17), stored_weight(w, 8 * 1440, 256, 18), kBf16, groups);
+    }
+  }
+}
+
 // No rows, one, a tile less one, a tile, a tile and one, several.
 TEST_F(ManyRowsTest, ExpertsHaveAnyNumberOfAssignments) {
   const std::vector<int32_t> counts{0, 256, 1, 600, 129, 127, 0, 128};

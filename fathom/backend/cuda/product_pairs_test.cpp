@@ -115,6 +115,16 @@ TEST_F(PairRowsTest, GroupsMeetTheirOwnColumns) {
   }
 }
 
+// Rows that were not rounded to codes, as wo_a has them in the profile `reference`.
+TEST_F(PairRowsTest, RowsOfBf16MeetCodes) {
+  for (const DType w : {kFp8, kFp4}) {
+    for (const int groups : {1, 8}) {
+      SCOPED_TRACE(testing::Message() << name_of(w) << " in " << groups << " groups");
+      compare_rows(stored(kBf16, 300, groups * 256, 1, 17), stored_weight(w, 8 * 288, 256, 18), kBf16, groups);
+    }
+  }
+}
+
 // No rows, one, a tile less one, a tile, a tile and one, several; all of them on one; the least numbers of rows; many
 // experts with few each.
 TEST_F(PairRowsTest, ExpertsHaveAnyNumberOfAssignments) {
