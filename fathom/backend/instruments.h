@@ -28,8 +28,15 @@ class QueueClock {
 struct Instruments {
   /// Bytes that could be allocated now.
   int64_t (*free_bytes)() = nullptr;
+  /// The largest cache before the memory; null: level3_bytes().
+  int64_t (*cache_bytes)() = nullptr;
   /// Draws a whole tensor where it lies in the backend's memory; null: write_random_weights() and Memory::copy().
   void (*draw)(const RandomWeights& weights, uint8_t* out) = nullptr;
+  /// Memory that the processor fills and operations then read at the backend's full speed: its pages move to whoever
+  /// touches them, or all at once to the queue's device by settle(). For measuring only: a page that has to move stops
+  /// a kernel (decisions/0014). Null: Memory::allocate gives such memory, and nothing has to settle.
+  Result<Buffer> (*allocate_migrating)(int64_t bytes) = nullptr;
+  void (*settle)(Queue&) = nullptr;
   std::unique_ptr<QueueClock> (*open_clock)(Queue&) = nullptr;
   /// Errors: out_of_memory.
   Result<MachinePeaks> (*peaks)(Queue&) = nullptr;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "fathom/backend/cpu/isa.h"
+#include "fathom/backend/instruments.h"
+#include "fathom/backend/recorder.h"
 
 namespace fathom {
 namespace {
@@ -110,6 +112,48 @@ TEST(KernelCases, EveryOperationOfTheMiniatureRunsWithAnyNumberOfRows) {
     ++cases;
   }
   EXPECT_GT(cases, 20);
+}
+
+// Its memory is what the device reads: a recording refuses views of any other.
+TEST(KernelCases, EveryOperationOfTheMiniatureCanBeRecordedOnADevice) {
+  const auto backend = cuda_backend();
+  if (!backend) GTEST_SKIP() << to_string(backend.error());
+  const Instruments instruments = instruments_of(*backend);
+  const Recorder recorder = recorder_of(*backend);
+  const auto queue = std::move(*backend->open_queue(1));
+  for (const KernelCase& c : kernel_cases(0, 1 << 20, false, instruments.allocate_migrating)) {
+    if (c.model != "miniature") continue;
+    const auto make = c.open();
+    ASSERT_TRUE(make.ok()) << c.op;
+    for (const int64_t rows : {1, 70}) {
+      const auto run = (*make)(rows);
+      ASSERT_TRUE(run.ok()) << c.op;
+      instruments.settle(*queue);
+      for (int i = 0; i < 3; ++i) run->call(backend->ops, *queue);
+      recorder.begin(*queue);
+      for (int i = 0; i < 3; ++i) run->call(backend->ops, *queue);
+      const auto recording = recorder.end(*queue);
+      recording->run();
+      queue->wait();
+    }
+  }
+}
+
+TEST(KernelCases, TellTheSizesThatOtherLibrariesNeed) {
+  for (const KernelCase& c : kernel_cases(0, 0)) {
+    if (c.op == "linear" && c.place == "wq_b" && c.model == "flash") {
+      EXPECT_EQ(c.size("n"), 32768);
+      EXPECT_EQ(c.size("k"), 1280);
+      EXPECT_EQ(c.size("experts"), 0);
+    }
+    if (c.op == "grouped_linear" && c.model == "flash") {
+      EXPECT_EQ(c.size("n") * c.size("k"), 2304 * 5120);
+      EXPECT_EQ(c.size("experts"), 384);
+    }
+    if (c.op == "latent_attention" && c.model == "flash") {
+      EXPECT_EQ(c.size("keys"), 640);
+    }
+  }
 }
 
 TEST(MachinePeaks, CachesHaveSizesThatRise) {

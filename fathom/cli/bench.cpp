@@ -266,6 +266,7 @@ Result<int> run_kernels(const Settings& s, const Common& common) {
   kernels.repeat = s.repeat;
   kernels.warmup = s.warmup;
   kernels.out = s.out;
+  kernels.batch_invariant = s.engine.batch_invariant;
   return run_bench_kernels(kernels, common);
 }
 

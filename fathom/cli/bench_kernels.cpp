@@ -12,6 +12,7 @@
 #include "fathom/cli/bench_kernels_report.h"
 #include "fathom/cli/interrupt.h"
 #include "fathom/cli/kernel_peer.h"
+#include "fathom/cli/kernel_timer.h"
 #include "fathom/cli/machine.h"
 #include "fathom/cli/median.h"
 #include "fathom/cli/program.h"
@@ -21,12 +22,16 @@
 namespace fathom::cli {
 namespace {
 
-constexpr double kSampleSeconds = 0.01;  // calls shorter than this are repeated
+constexpr double kPeerSeconds = 0.01;  // of a sample
 constexpr int64_t kRows[] = {1, 2, 4, 8, 16, 64, 512, 2048};
-constexpr int64_t kColdCaches = 4;  // times the level 3 cache
+constexpr int64_t kColdCaches = 4;  // times the largest cache
 constexpr double kDisturbed = 1.05;
 constexpr auto kPeerSleeps = std::chrono::milliseconds(30);
 constexpr int64_t kWarmBytes = int64_t(6) << 20;  // what the miniature's layers take
+
+int64_t largest_cache(const Instruments& instruments) {
+  return instruments.cache_bytes ? instruments.cache_bytes() : level3_bytes();
+}
 
 /// Every operation that has a case, for completion and checks.
 std::vector<std::string> operation_names() {
@@ -57,16 +62,11 @@ std::string command_of(const KernelBenchSettings& s, const Common& common) {
   for (size_t i = 0; i < s.rows.size(); ++i) text += (i == 0 ? " --rows " : ",") + std::to_string(s.rows[i]);
   if (s.pages != "small") text += " --pages " + s.pages;
   if (!s.peers.empty()) text += " --peers \"" + s.peers + "\"";
+  if (s.batch_invariant) text += " --batch-invariant";
   text += " --repeat " + std::to_string(s.repeat);
   if (!common.backend.empty()) text += " --backend " + common.backend;
   if (common.threads) text += " --threads " + std::to_string(*common.threads);
   return text;
-}
-
-double seconds_of(const KernelRun& run, const Operations& ops, Queue& queue, int64_t calls) {
-  const auto begin = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < calls; ++i) run.call(ops, queue);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / double(calls);
 }
 
 /// Samples of a call: each the mean of as many calls as fit. The peer's in between, in the same order as its names.
@@ -75,23 +75,17 @@ struct Samples {
   std::vector<std::vector<double>> peer_us;
 };
 
-Result<Samples> measure(const KernelRun& run, const Operations& ops, Queue& queue, const KernelBenchSettings& s,
-                        KernelPeer* peer, const PeerProduct& product) {
-  double once = seconds_of(run, ops, queue, 1);
-  if (once < kSampleSeconds) {
-    for (int64_t i = 0; i < std::max<int64_t>(s.warmup, 1); ++i) once = seconds_of(run, ops, queue, 2);
-  }
-  const auto calls = std::max<int64_t>(1, int64_t(kSampleSeconds / once));
+Result<Samples> measure(const KernelRun& run, KernelTimer& timer, const KernelBenchSettings& s, KernelPeer* peer,
+                        const PeerWork& work) {
+  timer.prepare(run, s.warmup);
   Samples samples;
   samples.peer_us.resize(peer != nullptr ? peer->names().size() : 0);
   for (int64_t i = 0; i < s.repeat; ++i) {
-    if (peer != nullptr && i > 0) {  // its threads look for work for a while before they sleep
-      std::this_thread::sleep_for(kPeerSleeps);
-      seconds_of(run, ops, queue, 1);
-    }
-    samples.seconds.push_back(seconds_of(run, ops, queue, calls));
+    const bool follows = peer != nullptr && i > 0;
+    if (follows) std::this_thread::sleep_for(kPeerSleeps);  // its threads look for work for a while before they sleep
+    samples.seconds.push_back(timer.sample(follows));
     if (peer == nullptr) continue;
-    const auto us = peer->sample(product, kSampleSeconds);
+    const auto us = peer->sample(work, kPeerSeconds);
     if (!us) return us.error();
     for (size_t n = 0; n < us->size(); ++n) samples.peer_us[n].push_back((*us)[n]);
   }
@@ -196,9 +190,11 @@ class KernelBench {
     for (const int count : threads) {
       auto queue = backend_.open_queue(count);
       if (!queue) return queue.error();
-      auto measured = measure_peaks((*queue)->pool);
+      (*queue)->batch_invariant = s_.batch_invariant;
+      auto measured = instruments_.peaks(**queue);
       if (!measured) return measured.error();
       peaks_.push_back(std::move(*measured));
+      timers_.push_back(std::make_unique<KernelTimer>(backend_, **queue));
       queues_.push_back(std::move(*queue));
       for (KernelBenchRow& row : rows_of(peaks_.back())) {
         if (auto added = add(std::move(row)); !added) return added.error();
@@ -217,11 +213,9 @@ class KernelBench {
       for (size_t t = 0; t < queues_.size(); ++t) {
         if (interrupted()) return interrupted_error("fathom bench kernels", "run it again");
         progress_.update(done_++, c.op + " " + c.weights + " " + c.shape + ", rows " + std::to_string(count));
-        const bool both = peer_ && c.n > 0;
-        const int64_t copies =
-            std::max<int64_t>(1, (kColdCaches * level3_bytes()) / std::max<int64_t>(1, 2 * c.n * c.k));
-        const auto samples = measure(*ready, backend_.ops, *queues_[t], s_, both ? &*peer_ : nullptr,
-                                     {count, c.n, c.k, c.model == "flash" ? copies + 1 : 1, peaks_[t].threads});
+        const bool both = peer_ && !c.sizes.empty();
+        const auto samples =
+            measure(*ready, *timers_[t], s_, both ? &*peer_ : nullptr, {c, count, copies_of(c), peaks_[t].threads});
         if (!samples) return samples.error();
         KernelBenchRow row = row_of(c, count, ready->work, peaks_[t], *samples);
         for (size_t n = 0; n < samples->peer_us.size(); ++n) row.peers.push_back({"", median(samples->peer_us[n])});
@@ -235,7 +229,7 @@ class KernelBench {
   Result<void> check_peaks() {
     for (size_t t = 0; t < queues_.size(); ++t) {
       progress_.update(done_, "the machine's peaks again");
-      const auto again = measure_peaks(queues_[t]->pool, 1);
+      const auto again = instruments_.peaks(*queues_[t]);
       if (!again) return again.error();
       const MachinePeaks& first = peaks_[t];
       const double most = std::max({again->memory / first.memory, again->memory_large_pages / first.memory_large_pages,
@@ -268,6 +262,13 @@ class KernelBench {
   }
 
  private:
+  /// Copies of a product's weight in bf16 that no cache holds together.
+  int64_t copies_of(const KernelCase& c) const {
+    const int64_t bytes = 2 * c.size("n") * c.size("k");
+    if (c.model != "flash" || bytes == 0 || c.size("experts") > 0) return 1;
+    return kColdCaches * largest_cache(instruments_) / bytes + 1;
+  }
+
   Result<void> add(KernelBenchRow row) {
     row.backend = backend_.name;
     row.machine = machine_;
@@ -287,11 +288,13 @@ class KernelBench {
   const KernelBenchSettings& s_;
   const Common& common_;
   const Backend& backend_;
+  Instruments instruments_ = instruments_of(backend_);
   Progress progress_;
   std::string machine_, command_;
   std::optional<KernelPeer> peer_;
   std::vector<std::unique_ptr<Queue>> queues_;
-  std::vector<MachinePeaks> peaks_;  // one a queue
+  std::vector<std::unique_ptr<KernelTimer>> timers_;  // one a queue, and ends before it
+  std::vector<MachinePeaks> peaks_;                   // one a queue
   std::vector<KernelBenchRow> rows_;
   size_t peak_rows_ = 0;
   int64_t done_ = 0;
@@ -302,15 +305,14 @@ class KernelBench {
 Result<int> run_bench_kernels(const KernelBenchSettings& s, const Common& common) {
   const auto backend = open_backend(common.backend);
   if (!backend) return backend.error();
-  if (!backend->memory.host_visible) {
-    return Error{ErrorCode::unsupported, "the kernels of " + backend->name + " cannot be timed yet", "--backend",
-                 "use --backend cpu; fathom bench decode --per-operation times those of a step"};
-  }
+  const bool device = !backend->memory.host_visible;
   std::vector<int> threads{common.threads ? int(*common.threads) : 1};
-  if (!common.threads && usable_cpus() > 1) threads.push_back(usable_cpus());
+  if (!common.threads && usable_cpus() > 1 && !device) threads.push_back(usable_cpus());
+  const Instruments instruments = instruments_of(*backend);
   std::vector<KernelCase> cases;
   int64_t count = 0;
-  for (KernelCase& c : kernel_cases(kColdCaches * level3_bytes(), kWarmBytes, s.pages == "large")) {
+  for (KernelCase& c : kernel_cases(kColdCaches * largest_cache(instruments), kWarmBytes, s.pages == "large",
+                                    instruments.allocate_migrating)) {
     const size_t rows = rows_of_case(c, s).size();
     if (!wanted(c, s) || rows == 0) continue;
     count += int64_t(rows * threads.size());

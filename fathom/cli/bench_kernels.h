@@ -20,6 +20,7 @@ struct KernelBenchSettings {
   std::string peers;               // command; empty: none (kernel_peer.h)
   int64_t repeat = 5, warmup = 1;  // of the command
   std::string out;                 // of the command: file
+  bool batch_invariant = false;    // of the engine: devices take kernels that do not look at how many rows there are
 };
 
 /// Its options that no other bench knows.

@@ -111,14 +111,14 @@ Result<std::string> KernelPeer::read_line() {
   }
 }
 
-Result<std::vector<double>> KernelPeer::sample(const PeerProduct& product, double seconds) {
+Result<std::vector<double>> KernelPeer::sample(const PeerWork& work, double seconds) {
   Json asked = Json::object();
-  asked.set("op", Json::of("linear"));
-  asked.set("rows", Json::of(product.rows));
-  asked.set("n", Json::of(product.n));
-  asked.set("k", Json::of(product.k));
-  asked.set("copies", Json::of(product.copies));
-  asked.set("threads", Json::of(product.threads));
+  asked.set("op", Json::of(work.kernel.op));
+  asked.set("weights", Json::of(work.kernel.weights));
+  asked.set("rows", Json::of(work.rows));
+  for (const auto& [name, size] : work.kernel.sizes) asked.set(name, Json::of(size));
+  asked.set("copies", Json::of(work.copies));
+  asked.set("threads", Json::of(work.threads));
   asked.set("seconds", Json::of(seconds));
   const std::string line = to_string(asked) + "\n";
   for (size_t done = 0; done < line.size();) {
@@ -134,9 +134,10 @@ Result<std::vector<double>> KernelPeer::sample(const PeerProduct& product, doubl
   std::vector<double> us;
   for (const std::string& name : names_) {
     const Json* all = tree->find("us");
-    const Json* one = all != nullptr ? all->find(name) : nullptr;
-    const auto value = one != nullptr ? one->as_double() : std::nullopt;
-    if (!value || *value <= 0) return broken("it gave no time of " + name + ": " + *answer);
+    if (all == nullptr || !all->is_object()) return broken("it gave no times: " + *answer);
+    const Json* one = all->find(name);
+    const auto value = one != nullptr ? one->as_double() : 0;
+    if (!value || *value < 0) return broken("it gave no time of " + name + ": " + *answer);
     us.push_back(*value);
   }
   return us;

@@ -2,21 +2,26 @@
 // Another library beside ours in `fathom bench kernels --peers`: a program that is asked for one sample at a time, so
 // that both sides take turns on the same machine. bench/peers/kernels/torch_side.py is one. It speaks lines of JSON:
 //   at the start   {"peers": ["torch", "onednn"], "version": "torch 2.13.0"}
-//   asked          {"op": "linear", "rows": 1, "n": 2304, "k": 5120, "copies": 6, "threads": 2, "seconds": 0.01}
-//   answers        {"us": {"torch": 812.5, "onednn": 640.1}}, each the mean of calls that take about `seconds`
-// The end of its input ends it.
+//   asked          {"op": "linear", "weights": "fp8", "rows": 1, "n": 2304, "k": 5120, "copies": 6, "threads": 2,
+//                   "seconds": 0.01}
+//   answers        {"us": {"torch": 812.5, "onednn": 640.1}}, each the mean of calls that take about `seconds`;
+//                  a name that is left out has no such operation
+// Operations are "linear", out[rows, n] = x[rows, k] . weight[n, k]^T with the weights in turn from `copies` of them;
+// "grouped_linear", with "experts" of them and "chosen" of each row; "latent_attention", with "heads", "channels" and
+// "keys". `weights` says how ours are stored. The end of its input ends it.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "fathom/backend/kernel_cases.h"
 #include "fathom/base/result.h"
 
 namespace fathom::cli {
 
-/// A bf16 product of the peer: out[rows, n] = x[rows, k] . weight[n, k]^T, the weights in turn from `copies` of them.
-struct PeerProduct {
-  int64_t rows = 0, n = 0, k = 0, copies = 1;
+struct PeerWork {
+  const KernelCase& kernel;  // whose sizes are told
+  int64_t rows = 0, copies = 1;
   int threads = 1;
 };
 
@@ -34,8 +39,8 @@ class KernelPeer {
 
   const std::vector<std::string>& names() const { return names_; }  // "torch"
   const std::string& version() const { return version_; }
-  /// Microseconds of a call, one number a name. Errors: as start.
-  Result<std::vector<double>> sample(const PeerProduct& product, double seconds);
+  /// Microseconds of a call, one number a name, 0 where it has no such operation. Errors: as start.
+  Result<std::vector<double>> sample(const PeerWork& work, double seconds);
 
  private:
   KernelPeer() = default;

@@ -139,15 +139,17 @@ class Kernels(ProgramTest):
                         "print(json.dumps({'peers': ['torch'], 'version': 'torch 0'}), flush=True)\n"
                         "for line in sys.stdin:\n"
                         "    asked = json.loads(line)\n"
-                        "    print(json.dumps({'us': {'torch': asked['rows'] * asked['n'] * asked['k']}}), flush=True)\n")
+                        "    us = {'torch': asked['rows'] * asked['n'] * asked['k']} if asked['op'] == 'linear' else {}\n"
+                        "    assert asked['op'] == 'linear' or asked['experts'] > asked['chosen'] > 0\n"
+                        "    print(json.dumps({'us': us}), flush=True)\n")
         path = self.folder() / "kernels.csv"
-        rows = self.succeeds("bench", "kernels", "--kernel", "linear", "--kernel", "rms_norm", "--filter", "miniature", "--rows", "1,3",
+        rows = self.succeeds("bench", "kernels", "--kernel", "linear", "--kernel", "rms_norm", "--kernel", "grouped_linear", "--filter", "miniature", "--rows", "1,3",
                              "--peers", f"{sys.executable} {peer}", "--out", path, "--json", *QUICK).lines()
         peaks = [r for r in rows if r["op"].startswith("peak ")]
         self.assertEqual([r["op"][5:] for r in peaks], ["memory", "memory, large pages", "l3", "l2", "l1", "bf16", "int8", "f32"])
         self.assertTrue(all(r["share"] == 1 and r["gbps"] + r["gflops"] > 0 for r in peaks))
         rows = [r for r in rows if not r["op"].startswith("peak ")]
-        self.assertEqual({r["op"] for r in rows}, {"linear", "rms_norm"})
+        self.assertEqual({r["op"] for r in rows}, {"linear", "rms_norm", "grouped_linear"})
         self.assertEqual({r["rows"] for r in rows}, {1, 3})
         for row in rows:
             self.assertGreater(row["us"], 0)
@@ -160,6 +162,13 @@ class Kernels(ProgramTest):
             else:
                 self.assertEqual(row["torch_us"], 0)
         self.assertEqual(len(list(csv.DictReader(path.read_text().splitlines()))), len(rows) + len(peaks))
+
+    def test_a_peer_that_answers_nonsense_is_named(self):
+        peer = self.folder() / "peer.py"
+        peer.write_text("import sys\nprint('{\"peers\": [\"torch\"], \"version\": \"0\"}', flush=True)\n"
+                        "for line in sys.stdin:\n    print('{\"us\": {\"torch\": -1}}', flush=True)\n")
+        self.fails(1, "bench", "kernels", "--kernel", "linear", "--filter", "miniature", "--rows", "1", *QUICK,
+                   "--peers", f"{sys.executable} {peer}", mentions=["--peers", "no time of torch"])
 
     def test_mistakes_are_named(self):
         self.fails(2, "bench", "kernels", "--lengths", "8", mentions=["--lengths", "--kernel"])

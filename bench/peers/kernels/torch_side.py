@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""torch's side of `fathom bench kernels --peers`: bf16 products, asked for one sample at a time (fathom/cli/kernel_peer.h).
+"""torch's side of `fathom bench kernels --peers` on a processor: bf16 products (of single weights), asked for one sample at a time (fathom/cli/kernel_peer.h).
 
   torch    torch.nn.functional.linear on bf16, as a user calls it
   onednn   the same product by oneDNN with the weight in its own layout, which torch's compiler uses; its reorder is not timed
@@ -53,6 +53,9 @@ def main() -> None:
     with torch.inference_mode():
         for line in sys.stdin:
             asked = json.loads(line)
+            if asked["op"] != "linear":
+                print(json.dumps({"us": {}}), flush=True)
+                continue
             wanted = tuple(asked[name] for name in ("rows", "n", "k", "copies"))
             if wanted != shape:
                 weights = None  # before the next ones are made

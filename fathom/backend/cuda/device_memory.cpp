@@ -40,6 +40,11 @@ Allocations& allocations() {
   static auto* all = new Allocations;
   return *all;
 }
+// Of them, those whose pages move.
+Allocations& migrating() {
+  static auto* all = new Allocations;
+  return *all;
+}
 
 }  // namespace
 
@@ -83,6 +88,33 @@ Result<Buffer> allocate_shared(int64_t bytes) {
     allocations().remove(given);
     cudaFreeHost(given);
   });
+}
+
+Result<Buffer> allocate_migrating(int64_t bytes) {
+  if (bytes <= 0) return Buffer();
+  void* memory = nullptr;
+  if (cudaMallocManaged(&memory, size_t(bytes)) != cudaSuccess) {
+    cudaGetLastError();
+    return Error{ErrorCode::out_of_memory, "the machine refuses " + std::to_string(bytes) + " bytes of managed memory",
+                 "--backend cuda", "free memory, or measure fewer kernels at once (--kernel, --filter)"};
+  }
+  std::memset(memory, 0, size_t(bytes));
+  allocations().add(memory, bytes);
+  migrating().add(memory, bytes);
+  return Buffer(memory, bytes, [](void* given, int64_t) {
+    allocations().remove(given);
+    migrating().remove(given);
+    cudaFree(given);
+  });
+}
+
+void settle_migrating(cudaStream_t stream) {
+  cudaMemLocation here{cudaMemLocationTypeDevice, 0};
+  expect(cudaGetDevice(&here.id), "finding the GPU");
+  const std::shared_lock lock(migrating().mutex);
+  for (const auto& [memory, bytes] : migrating().bytes_at) {
+    expect(cudaMemPrefetchAsync(reinterpret_cast<void*>(memory), size_t(bytes), here, 0, stream), "moving pages");
+  }
 }
 
 bool is_reachable(const void* memory) { return allocations().hold(memory); }

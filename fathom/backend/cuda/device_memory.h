@@ -17,7 +17,11 @@ Result<Buffer> allocate_device(int64_t bytes);
 /// Zero-filled, page-locked host memory under one address for both sides. The GPU reads it over the bus (about
 /// 50 GB/s): for small arrays and for what the processor reads. Errors: out_of_memory.
 Result<Buffer> allocate_shared(int64_t bytes);
-/// Whether a kernel may touch it: it lies in memory of the two functions above. Any thread.
+/// Memory whose pages lie where they were touched last; settle_migrating() brings all of it to the GPU, in the stream's
+/// order. Errors: out_of_memory.
+Result<Buffer> allocate_migrating(int64_t bytes);
+void settle_migrating(cudaStream_t stream);
+/// Whether a kernel may touch it: it lies in memory of the functions above. Any thread.
 bool is_reachable(const void* memory);
 /// Copies in any direction, after all work queued before, and waits.
 void copy(void* to, const void* from, int64_t bytes);

@@ -50,15 +50,29 @@ int64_t free_bytes() {
   return int64_t(free);
 }
 
+int64_t cache_bytes() {
+  int device = 0, bytes = 0;
+  cuda::expect(cudaGetDevice(&device), "finding the GPU");
+  cuda::expect(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device), "reading the GPU's properties");
+  return bytes;
+}
+
 cudaStream_t stream_of(Queue& queue) { return static_cast<cuda::DeviceQueue&>(queue).stream; }
 
+void settle(Queue& queue) { cuda::settle_migrating(stream_of(queue)); }
 std::unique_ptr<QueueClock> open_clock(Queue& queue) { return std::make_unique<EventClock>(stream_of(queue)); }
 Result<MachinePeaks> peaks(Queue& queue) { return cuda::measure_device_peaks(stream_of(queue)); }
 
 }  // namespace
 
 Instruments cuda_instruments() {
-  return {.free_bytes = free_bytes, .draw = cuda::draw_random_weights, .open_clock = open_clock, .peaks = peaks};
+  return {.free_bytes = free_bytes,
+          .cache_bytes = cache_bytes,
+          .draw = cuda::draw_random_weights,
+          .allocate_migrating = cuda::allocate_migrating,
+          .settle = settle,
+          .open_clock = open_clock,
+          .peaks = peaks};
 }
 
 }  // namespace fathom

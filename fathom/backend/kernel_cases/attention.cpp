@@ -42,8 +42,9 @@ struct AttentionPast {
   int64_t slots = 0;
 };
 
-Result<KernelRun> attention_rows(const Attention& a, const AttentionPast& past, bool cold, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> attention_rows(CaseSpace space, const Attention& a, const AttentionPast& past, bool cold,
+                                 int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   memory->keep(past.memory);
   const int64_t entries = past.latents.blocks * kPerBlock, position = entries - 1;
   LatentAttention op;
@@ -66,12 +67,12 @@ Result<KernelRun> attention_rows(const Attention& a, const AttentionPast& past, 
     const auto chosen = choose(entries, a.top_k, uint64_t(r));
     list.insert(list.end(), chosen.begin(), chosen.end());
   }
-  op.entries = memory->numbers(std::move(list), a.top_k);
+  op.entries = memory->numbers(list, a.top_k);
   const KernelWork work = work_of(op, cold ? 0 : past.memory->bytes, past.memory->large_pages);
   // From call to call the sequences' blocks lie elsewhere, and other slots are theirs: nothing comes again at once.
   for (int64_t b = 0; b < 2 * past.latents.blocks; ++b) order.push_back(int32_t(b % past.latents.blocks));
   for (int64_t i = 0; i < past.slots + rows; ++i) slots.push_back(int32_t(i * kStep % past.slots));
-  const View<const int32_t, 1> all = memory->numbers(std::move(order)), all_slots = memory->numbers(std::move(slots));
+  const View<const int32_t, 1> all = memory->numbers(order), all_slots = memory->numbers(slots);
   const int64_t blocks = past.latents.blocks, count = past.slots;
   return repeats<&Operations::latent_attention>(
       memory, work, op, [all, all_slots, rows, blocks, count](LatentAttention& call, int64_t i) {
@@ -84,11 +85,12 @@ KernelCase attention_case(const Attention& a, const CaseSizes& sizes) {
   KernelCase c{"latent_attention", "q4k+q8", size_name(a.heads, a.channels), a.model,
                std::to_string(a.window) + " + " + std::to_string(a.top_k) + " keys"};
   c.most_rows = 512;
+  c.sizes = {{"heads", a.heads}, {"channels", a.channels}, {"keys", a.window + a.top_k}};
   const bool cold = c.model == "flash";
-  c.open = [a, cold, large = sizes.large_pages,
+  c.open = [a, cold, space = sizes.space, large = sizes.large_pages,
             all = cold ? sizes.cold_bytes : sizes.warm_bytes / 4]() -> Result<MakeRows> {
     AttentionPast past;
-    past.memory = std::make_shared<CaseMemory>();
+    past.memory = std::make_shared<CaseMemory>(space);
     past.memory->large_pages = large;
     past.latents = make_pages(*past.memory, RowFormat::q4k, a.channels,
                               std::max(4 * a.top_k, all / row_bytes(RowFormat::q4k, a.channels)));
@@ -98,7 +100,7 @@ KernelCase attention_case(const Attention& a, const CaseSizes& sizes) {
     past.slots = all / past.ring.slot_stride + 1;
     past.ring.base = past.memory->encoded(RowFormat::q8, past.slots * past.ring.capacity, a.channels);
     if (past.memory->error) return *past.memory->error;
-    return MakeRows([a, past, cold](int64_t rows) { return attention_rows(a, past, cold, rows); });
+    return MakeRows([a, past, cold, space](int64_t rows) { return attention_rows(space, a, past, cold, rows); });
   };
   return c;
 }
@@ -119,9 +121,9 @@ struct IndexPast {
   Pages keys;
 };
 
-Result<KernelRun> index_rows(const Index& index, const IndexPast& past, bool cold, int64_t rows) {
+Result<KernelRun> index_rows(CaseSpace space, const Index& index, const IndexPast& past, bool cold, int64_t rows) {
   const Attention& a = index.attention;
-  auto memory = std::make_shared<CaseMemory>();
+  auto memory = std::make_shared<CaseMemory>(space);
   memory->keep(past.memory);
   const int64_t row = row_bytes(RowFormat::q4i, a.index_channels);
   SelectRows op;
@@ -147,7 +149,7 @@ Result<KernelRun> index_rows(const Index& index, const IndexPast& past, bool col
       const auto chosen = choose(index.keys / kBlockSize, a.top_blocks, uint64_t(r));
       blocks.insert(blocks.end(), chosen.begin(), chosen.end());
     }
-    op.blocks = memory->numbers(std::move(blocks), a.top_blocks);
+    op.blocks = memory->numbers(blocks, a.top_blocks);
     op.block_count = memory->numbers(std::vector<int32_t>(size_t(rows), int32_t(a.top_blocks)));
     if (!op.candidate_source) scored = a.top_blocks * kBlockSize;
   }
@@ -162,7 +164,7 @@ Result<KernelRun> index_rows(const Index& index, const IndexPast& past, bool col
   const int64_t needed = (index.keys + kPerBlock - 1) / kPerBlock;
   std::vector<int32_t> order(size_t(past.keys.blocks));
   std::iota(order.begin(), order.end(), 0);
-  const View<int32_t, 1> all = memory->numbers(std::move(order));
+  const View<int32_t, 1> all = memory->numbers(order);
   const int64_t places = past.keys.blocks / needed;
   return repeats<&Operations::select_rows>(memory, work, op, [all, needed, places](SelectRows& call, int64_t i) {
     call.keys.blocks = View<const int32_t, 2>(all.data + i % places * needed, {1, needed});
@@ -182,11 +184,12 @@ KernelCase index_case(const Index& index, const CaseSizes& sizes) {
     const int64_t own = (index.keys + kPerBlock - 1) / kPerBlock * kPerBlock;
     const int64_t copies = cold ? (sizes.cold_bytes + own * row - 1) / (own * row) : 1;
     IndexPast past;
-    past.memory = std::make_shared<CaseMemory>();
+    past.memory = std::make_shared<CaseMemory>(sizes.space);
     past.memory->large_pages = sizes.large_pages;
     past.keys = make_pages(*past.memory, RowFormat::q4i, a.index_channels, std::max<int64_t>(copies, 1) * own);
     if (past.memory->error) return *past.memory->error;
-    return MakeRows([index, past, cold](int64_t rows) { return index_rows(index, past, cold, rows); });
+    return MakeRows(
+        [index, past, cold, space = sizes.space](int64_t rows) { return index_rows(space, index, past, cold, rows); });
   };
   return c;
 }
@@ -213,8 +216,8 @@ constexpr Entry kEntries[] = {{"flash", RowFormat::q8, 1, 512, "window latent"},
                               {"miniature", RowFormat::q4k, 1, 64, "latent, turned", false, 16},
                               {"miniature", RowFormat::q4i, 8, 64, "index queries, turned", false, 16}};
 
-Result<KernelRun> encode_rows(const Entry& e, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> encode_rows(CaseSpace space, const Entry& e, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   const int64_t bytes = e.heads * row_bytes(e.format, e.channels);
   EncodeRows op;
   op.x = memory->tensor(DType::bf16, rows, e.heads * e.channels);
@@ -226,8 +229,8 @@ Result<KernelRun> encode_rows(const Entry& e, int64_t rows) {
   return repeats<&Operations::encode_rows>(memory, op);
 }
 
-Result<KernelRun> compress_rows(int64_t channels, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> compress_rows(CaseSpace space, int64_t channels, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   constexpr int kRatio = 2;
   std::vector<int32_t> complete;
   for (int64_t r = 1; r < rows; r += kRatio) complete.push_back(int32_t(r));
@@ -243,7 +246,7 @@ Result<KernelRun> compress_rows(int64_t channels, int64_t rows) {
   op.state.slot_stride = op.state.capacity * op.state.entry_bytes;
   op.state.base = memory->raw(op.state.slot_stride);
   op.state.slots = memory->numbers(std::vector<int32_t>{0});
-  op.group_row = memory->numbers(std::move(complete));
+  op.group_row = memory->numbers(complete);
   op.ratio = kRatio;
   // Two products and a sum, beside the exponentials.
   return repeats<&Operations::compress>(memory, on_activations(moved, 4.0 * double(groups * channels)), op);
@@ -262,13 +265,14 @@ void add_attention_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes)
   for (const Entry& e : kEntries) {
     KernelCase c{"encode_rows", weights_name(e.format), size_name(e.heads, e.channels), e.model, e.place};
     c.most_rows = 2048;
-    c.open = opens([e](int64_t rows) { return encode_rows(e, rows); });
+    c.open = opens([e, space = sizes.space](int64_t rows) { return encode_rows(space, e, rows); });
     cases.push_back(std::move(c));
   }
   for (const Attention& a : kAttentions) {
     KernelCase c{"compress", "", std::to_string(a.channels), a.model, "2 tokens a latent"};
     c.most_rows = 2048;
-    c.open = opens([channels = a.channels](int64_t rows) { return compress_rows(channels, rows); });
+    c.open = opens(
+        [channels = a.channels, space = sizes.space](int64_t rows) { return compress_rows(space, channels, rows); });
     cases.push_back(std::move(c));
   }
 }

@@ -14,8 +14,9 @@ constexpr int64_t kPattern = 65521;
 
 int64_t padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// From the backend's memory; the advice is followed before a page is touched, or not at all.
-Result<Buffer> allocate(int64_t bytes, bool large_pages) {
+// The advice is followed before a page is touched, or not at all.
+Result<Buffer> allocate(CaseSpace space, int64_t bytes, bool large_pages) {
+  if (space != nullptr) return space(bytes);
   auto buffer = reference_backend().memory.allocate(bytes);
   if (buffer.ok()) madvise(buffer->data(), size_t(bytes), large_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   return buffer;
@@ -27,27 +28,34 @@ void repeat(uint8_t* data, int64_t period, int64_t bytes) {
     std::memcpy(data + at, data, size_t(std::min(period, bytes - at)));
 }
 
-// Below 64: as bf16 0.04 to 1, as E4M3 up to 1.9, as E2M1 pairs up to 6 and 1.5.
-void fill_weights(uint8_t* data, int64_t bytes) {
+// Of both signs and many sizes, since products of small or equal numbers cost a chip less power and may run faster:
+// bf16 of 2^-15 to 1; E4M3 up to 1.9; all E2M1.
+void fill_weights(DType dtype, uint8_t* data, int64_t bytes) {
   uint32_t state = 1;
-  for (int64_t i = 0; i < std::min(bytes, kPattern); ++i) {
-    data[i] = uint8_t((state = state * 1664525 + 1013904223) >> 26);
+  for (int64_t i = 0; i < std::min(bytes, kPattern - 1); ++i) {
+    const auto byte = uint8_t((state = state * 1664525 + 1013904223) >> 24);
+    const bool codes = dtype == DType::f8_e4m3 || dtype == DType::f4_e2m1;
+    data[i] = codes ? byte & 0xbf : i % 2 == 0 ? byte : (byte & 0x87) | 0x38;
   }
-  repeat(data, kPattern, bytes);
+  repeat(data, kPattern - 1, bytes);
 }
 
 }  // namespace
 
-uint8_t* CaseMemory::raw(int64_t count) {
-  auto buffer = allocate(std::max<int64_t>(count, 64), large_pages);
+uint8_t* CaseMemory::uncounted(int64_t count) {
+  auto buffer = allocate(space_, std::max<int64_t>(count, 64), large_pages);
   if (!buffer) {
     if (!error) error = buffer.error();
     return nullptr;
   }
   auto kept = std::make_shared<Buffer>(std::move(*buffer));
   kept_.push_back(kept);
-  bytes += count;
   return kept->data();
+}
+
+uint8_t* CaseMemory::raw(int64_t count) {
+  bytes += count;
+  return uncounted(count);
 }
 
 uint8_t* CaseMemory::random(int64_t count) {
@@ -112,29 +120,28 @@ Turn CaseMemory::turn(int64_t rows, int64_t pairs) {
   for (int64_t r = 0; r < rows; ++r) positions.push_back(5000 + r);
   std::vector<float> frequencies;
   for (int64_t i = 0; i < pairs; ++i) frequencies.push_back(float(std::pow(1e4, -double(i) / double(pairs))));
-  const View<float, 1> kept = numbers(std::move(frequencies));
-  return {numbers(std::move(positions)), {kept.data, size_t(kept.shape[0])}, false};
+  const View<float, 1> kept = numbers(frequencies);
+  return {numbers(positions), {kept.data, size_t(kept.shape[0])}, false};
 }
 
 RowSet CaseMemory::row_set(const std::vector<std::pair<int64_t, int64_t>>& pieces) {
-  auto owned = std::make_shared<OwnedRows>(pieces);
-  kept_.push_back(owned);
-  return *owned;
+  const OwnedRows owned(pieces);
+  return {numbers(owned.positions), numbers(owned.sequence), numbers(owned.begin)};
 }
 
-Result<std::shared_ptr<WeightCopies>> WeightCopies::make(DType dtype, int64_t rows, int64_t cols, int64_t all_bytes,
-                                                         bool large_pages, int64_t least, int tile) {
+Result<std::shared_ptr<WeightCopies>> WeightCopies::make(CaseSpace space, DType dtype, int64_t rows, int64_t cols,
+                                                         int64_t all_bytes, bool large_pages, int64_t least, int tile) {
   const bool blocks = dtype == DType::f8_e4m3 || dtype == DType::f4_e2m1;
   if (dtype != DType::f8_e4m3) tile = 1;
   const int64_t values = bytes_of(dtype, rows * cols), scale_rows = (rows + tile - 1) / tile;
   const int64_t scales = blocks ? scale_rows * cols / 32 : 0, stride = padded(values) + padded(scales);
   const int64_t count = std::max({least, (all_bytes + stride - 1) / stride, int64_t(1)});
-  auto memory = allocate(count * stride, large_pages);
+  auto memory = allocate(space, count * stride, large_pages);
   if (!memory) return memory.error();
   auto out = std::make_shared<WeightCopies>();
   out->bytes_ = values + scales;
   out->memory_ = std::move(*memory);
-  fill_weights(out->memory_.data(), values);
+  fill_weights(dtype, out->memory_.data(), values);
   std::memset(out->memory_.data() + padded(values), 125, size_t(scales));
   for (int64_t i = 0; i < count; ++i) {
     uint8_t* data = out->memory_.data() + i * stride;

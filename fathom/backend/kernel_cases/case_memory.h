@@ -2,6 +2,7 @@
 // What the files of this folder share: memory that the cases own, and how a case is put together.
 #pragma once
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -15,6 +16,8 @@ namespace fathom {
 /// Owner of everything an operation points at. The first failure is kept; what is made after it is empty.
 class CaseMemory {
  public:
+  explicit CaseMemory(CaseSpace space) : space_(space) {}
+
   std::optional<Error> error;
   int64_t bytes = 0;         // of all tensors and encoded rows, not of numbers
   bool large_pages = false;  // of what is made from now on
@@ -31,14 +34,15 @@ class CaseMemory {
   uint8_t* encoded(RowFormat format, int64_t count, int64_t channels);
   /// Index and similar arrays.
   template <class T>
-  View<T, 1> numbers(std::vector<T> values) {
-    auto kept = std::make_shared<std::vector<T>>(std::move(values));
-    kept_.push_back(kept);
-    return {kept->data(), {int64_t(kept->size())}};
+  View<T, 1> numbers(const std::vector<T>& values) {
+    const auto count = int64_t(values.size());
+    uint8_t* data = uncounted(count * int64_t(sizeof(T)));
+    if (data != nullptr && count > 0) std::memcpy(data, values.data(), values.size() * sizeof(T));
+    return {reinterpret_cast<T*>(data), {data != nullptr ? count : 0}};
   }
   template <class T>
-  View<T, 2> numbers(std::vector<T> values, int64_t cols) {
-    const View<T, 1> all = numbers(std::move(values));
+  View<T, 2> numbers(const std::vector<T>& values, int64_t cols) {
+    const View<T, 1> all = numbers(values);
     return {all.data, {cols > 0 ? all.shape[0] / cols : 0, cols}};
   }
   /// Counts as `bytes`: float arrays that an operation reads or writes.
@@ -51,6 +55,9 @@ class CaseMemory {
   void keep(std::shared_ptr<const void> owner) { kept_.push_back(std::move(owner)); }
 
  private:
+  uint8_t* uncounted(int64_t count);
+
+  CaseSpace space_;
   std::vector<std::shared_ptr<const void>> kept_;
 };
 
@@ -58,8 +65,9 @@ class CaseMemory {
 class WeightCopies {
  public:
   /// Copies of `all_bytes` together, `least` at least. `tile`: rows that share a scale of FP8. Errors: out_of_memory.
-  static Result<std::shared_ptr<WeightCopies>> make(DType dtype, int64_t rows, int64_t cols, int64_t all_bytes,
-                                                    bool large_pages, int64_t least = 1, int tile = 32);
+  static Result<std::shared_ptr<WeightCopies>> make(CaseSpace space, DType dtype, int64_t rows, int64_t cols,
+                                                    int64_t all_bytes, bool large_pages, int64_t least = 1,
+                                                    int tile = 32);
   int64_t count() const { return int64_t(copies_.size()); }
   int64_t bytes() const { return bytes_; }  // of one copy, scales included
   int64_t all_bytes() const { return bytes_ * count(); }
@@ -129,6 +137,7 @@ inline KernelWork on_activations(int64_t bytes, double operations) {
 struct CaseSizes {
   int64_t cold_bytes, warm_bytes;
   bool large_pages;  // of what no cache holds
+  CaseSpace space = nullptr;
 };
 void add_product_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes);
 void add_expert_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes);

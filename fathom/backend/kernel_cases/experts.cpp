@@ -34,15 +34,15 @@ Routing route(CaseMemory& memory, const Mixture& m, int64_t rows, uint64_t seed)
     begin.push_back(int32_t(x_row.size()));
     if (!of.empty()) ++routing.distinct;
   }
-  routing.x_row = memory.numbers(std::move(x_row));
-  routing.begin = memory.numbers(std::move(begin));
+  routing.x_row = memory.numbers(x_row);
+  routing.begin = memory.numbers(begin);
   return routing;
 }
 
-Result<KernelRun> grouped_rows(const Mixture& m, bool down, const std::shared_ptr<WeightCopies>& weights, bool cold,
-                               bool large, int64_t rows) {
+Result<KernelRun> grouped_rows(CaseSpace space, const Mixture& m, bool down,
+                               const std::shared_ptr<WeightCopies>& weights, bool cold, bool large, int64_t rows) {
   const int64_t n = down ? m.hidden : m.inner, k = down ? m.inner : m.hidden, assignments = rows * m.chosen;
-  auto memory = std::make_shared<CaseMemory>();
+  auto memory = std::make_shared<CaseMemory>(space);
   memory->keep(weights);
   auto experts = std::make_shared<std::vector<Matrix>>();
   for (int64_t e = 0; e < m.experts; ++e) experts->push_back(weights->at(e));
@@ -79,23 +79,25 @@ KernelCase grouped_case(const Mixture& m, bool down, const CaseSizes& sizes) {
   KernelCase c{
       "grouped_linear", "mxfp4", size_name(n, k), m.model,
       (down ? "experts w2, " : "experts w1, w3, ") + std::to_string(m.chosen) + " of " + std::to_string(m.experts)};
-  c.most_rows = m.most_rows;
+  c.most_rows = 8192;
+  c.sizes = {{"n", n}, {"k", k}, {"experts", m.experts}, {"chosen", m.chosen}};
   const bool cold = c.model == "flash";
   c.open = [m, down, n, k, cold, sizes]() -> Result<MakeRows> {
     // Twice what linear keeps: two rows of a call that choose neighbours must not meet the same copy in a cache.
-    const auto weights = cold ? WeightCopies::make(DType::f4_e2m1, n, k, 2 * sizes.cold_bytes, sizes.large_pages)
-                              : WeightCopies::make(DType::f4_e2m1, n, k, sizes.warm_bytes, false, m.experts);
+    const auto weights =
+        cold ? WeightCopies::make(sizes.space, DType::f4_e2m1, n, k, 2 * sizes.cold_bytes, sizes.large_pages)
+             : WeightCopies::make(sizes.space, DType::f4_e2m1, n, k, sizes.warm_bytes, false, m.experts);
     if (!weights) return weights.error();
-    return MakeRows([m, down, cold, large = sizes.large_pages, weights = *weights](int64_t rows) {
-      return grouped_rows(m, down, weights, cold, large, rows);
+    return MakeRows([m, down, cold, space = sizes.space, large = sizes.large_pages, weights = *weights](int64_t rows) {
+      return grouped_rows(space, m, down, weights, cold, large, rows);
     });
   };
   return c;
 }
 
-Result<KernelRun> gate_rows(const Mixture& m, const std::shared_ptr<WeightCopies>& weights, bool cold, bool large,
-                            int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> gate_rows(CaseSpace space, const Mixture& m, const std::shared_ptr<WeightCopies>& weights, bool cold,
+                            bool large, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   memory->keep(weights);
   Gate op;
   op.x = memory->tensor(DType::bf16, rows, m.hidden);
@@ -114,17 +116,18 @@ KernelCase gate_case(const Mixture& m, const CaseSizes& sizes) {
   c.most_rows = m.most_rows;
   const bool cold = c.model == "flash";
   const int64_t all = cold ? sizes.cold_bytes : sizes.warm_bytes;
-  c.open = [m, cold, all, large = sizes.large_pages]() -> Result<MakeRows> {
-    const auto weights = WeightCopies::make(DType::bf16, m.experts, m.hidden, all, large);
+  c.open = [m, cold, all, space = sizes.space, large = sizes.large_pages]() -> Result<MakeRows> {
+    const auto weights = WeightCopies::make(space, DType::bf16, m.experts, m.hidden, all, large);
     if (!weights) return weights.error();
-    return MakeRows(
-        [m, cold, large, weights = *weights](int64_t rows) { return gate_rows(m, weights, cold, large, rows); });
+    return MakeRows([m, cold, large, weights = *weights, space](int64_t rows) {
+      return gate_rows(space, m, weights, cold, large, rows);
+    });
   };
   return c;
 }
 
-Result<KernelRun> swiglu_rows(const Mixture& m, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> swiglu_rows(CaseSpace space, const Mixture& m, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   const int64_t n = rows * m.chosen;
   SwiGlu op;
   op.gate = memory->tensor(DType::bf16, n, m.inner);
@@ -135,8 +138,8 @@ Result<KernelRun> swiglu_rows(const Mixture& m, int64_t rows) {
   return repeats<&Operations::swiglu>(memory, op);
 }
 
-Result<KernelRun> swiglu_codes(const Mixture& m, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> swiglu_codes(CaseSpace space, const Mixture& m, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   const int64_t n = rows * m.chosen;
   SwiGlu op;
   op.gate = memory->tensor(DType::bf16, n, m.inner);
@@ -147,20 +150,20 @@ Result<KernelRun> swiglu_codes(const Mixture& m, int64_t rows) {
   return repeats<&Operations::swiglu>(memory, op);
 }
 
-Result<KernelRun> combine_rows(const Mixture& m, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> combine_rows(CaseSpace space, const Mixture& m, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   std::vector<int32_t> place(size_t(rows * m.chosen));
   std::iota(place.begin(), place.end(), 0);
   Combine op;
   op.routed = memory->tensor(DType::bf16, rows * m.chosen, m.hidden);
-  op.place = memory->numbers(std::move(place), m.chosen);
+  op.place = memory->numbers(place, m.chosen);
   op.shared = memory->tensor(DType::bf16, rows, m.hidden);
   op.out = memory->tensor(DType::bf16, rows, m.hidden);
   return repeats<&Operations::combine>(memory, op);
 }
 
-Result<KernelRun> group_rows(const Mixture& m, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> group_rows(CaseSpace space, const Mixture& m, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   std::vector<int32_t> experts;
   for (int64_t r = 0; r < rows; ++r) {
     const auto chosen = choose(m.experts, m.chosen, uint64_t(r));
@@ -168,7 +171,7 @@ Result<KernelRun> group_rows(const Mixture& m, int64_t rows) {
   }
   const size_t n = experts.size();
   GroupByExpert op;
-  op.experts = memory->numbers(std::move(experts), m.chosen);
+  op.experts = memory->numbers(experts, m.chosen);
   op.weights = memory->floats(rows, m.chosen);
   op.begin = memory->numbers(std::vector<int32_t>(size_t(m.experts + 1)));
   op.row = memory->numbers(std::vector<int32_t>(n));
@@ -187,7 +190,7 @@ void add_expert_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes) {
   const auto add = [&](const char* op, const Mixture& m, int64_t width, const std::string& place, auto rows_of) {
     KernelCase c{op, "", std::to_string(width), m.model, place};
     c.most_rows = m.most_rows;
-    c.open = opens([m, rows_of](int64_t rows) { return rows_of(m, rows); });
+    c.open = opens([m, rows_of, space = sizes.space](int64_t rows) { return rows_of(space, m, rows); });
     cases.push_back(std::move(c));
   };
   for (const Mixture& m : kMixtures) {

@@ -40,9 +40,9 @@ constexpr Shape kShapes[] = {
     {"miniature", "head", kBf16, kBf16, 2880, 256},
 };
 
-Result<KernelRun> linear_rows(const Shape& shape, const std::shared_ptr<WeightCopies>& weights, bool cold,
-                              bool large_pages, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> linear_rows(CaseSpace space, const Shape& shape, const std::shared_ptr<WeightCopies>& weights,
+                              bool cold, bool large_pages, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   memory->keep(weights);
   Linear op;
   op.x = memory->rows(shape.x, rows, shape.k * shape.groups);
@@ -57,15 +57,15 @@ Result<KernelRun> linear_rows(const Shape& shape, const std::shared_ptr<WeightCo
 KernelCase linear_case(const Shape& shape, const CaseSizes& sizes) {
   KernelCase c{"linear", weights_name(shape.weight), size_name(shape.n, shape.k), shape.model, shape.place};
   c.most_rows = shape.most_rows;
-  if (shape.groups == 1) c.n = shape.n, c.k = shape.k;
+  if (shape.groups == 1) c.sizes = {{"n", shape.n}, {"k", shape.k}};
   if (shape.groups > 1) c.shape += "/" + std::to_string(shape.groups);
   const bool cold = c.model == "flash";
   const int64_t all = cold ? sizes.cold_bytes : sizes.warm_bytes;
-  c.open = [shape, cold, all, large = sizes.large_pages]() -> Result<MakeRows> {
-    const auto weights = WeightCopies::make(shape.weight, shape.n, shape.k, all, large);
+  c.open = [shape, cold, all, space = sizes.space, large = sizes.large_pages]() -> Result<MakeRows> {
+    const auto weights = WeightCopies::make(space, shape.weight, shape.n, shape.k, all, large);
     if (!weights) return weights.error();
-    return MakeRows([shape, cold, large, weights = *weights](int64_t rows) {
-      return linear_rows(shape, weights, cold, large, rows);
+    return MakeRows([shape, cold, large, space, weights = *weights](int64_t rows) {
+      return linear_rows(space, shape, weights, cold, large, rows);
     });
   };
   return c;

@@ -6,8 +6,8 @@ namespace {
 
 constexpr DType kBf16 = DType::bf16;
 
-Result<KernelRun> norm_rows(int64_t width, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> norm_rows(CaseSpace space, int64_t width, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   RmsNorm op;
   op.x = memory->tensor(kBf16, rows, width);
   op.weight = memory->tensor(kBf16, 1, width);
@@ -17,8 +17,8 @@ Result<KernelRun> norm_rows(int64_t width, int64_t rows) {
 }
 
 // Rows that only products read.
-Result<KernelRun> norm_codes(int64_t width, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> norm_codes(CaseSpace space, int64_t width, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   RmsNorm op;
   op.x = memory->tensor(kBf16, rows, width);
   op.weight = memory->tensor(kBf16, 1, width);
@@ -36,8 +36,8 @@ constexpr Turned kTurned[] = {{"flash", 64, 512, 64, "queries, 64 turned"},
                               {"flash", 32, 128, 64, "index queries, 64 turned"},
                               {"miniature", 8, 64, 16, "queries, 16 turned"}};
 
-Result<KernelRun> rope_rows(const Turned& t, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> rope_rows(CaseSpace space, const Turned& t, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   const Turn turn = memory->turn(rows, t.turned / 2);
   Rope op;
   op.x = memory->tensor(kBf16, rows, t.heads * t.channels);
@@ -49,8 +49,8 @@ Result<KernelRun> rope_rows(const Turned& t, int64_t rows) {
   return repeats<&Operations::rope>(memory, work, op);
 }
 
-Result<KernelRun> quantize_rows(int64_t width, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> quantize_rows(CaseSpace space, int64_t width, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   QuantizeRows op;
   const Q8Rows q8 = memory->q8_rows(rows, width);
   op.x = memory->tensor(kBf16, rows, width);
@@ -60,8 +60,8 @@ Result<KernelRun> quantize_rows(int64_t width, int64_t rows) {
 }
 
 // Attention's results, turned back in front of wo_a (profile deepinfer).
-Result<KernelRun> quantize_turned(const Turned& t, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> quantize_turned(CaseSpace space, const Turned& t, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   QuantizeRows op;
   const Q8Rows q8 = memory->q8_rows(rows, t.heads * t.channels);
   op.x = memory->tensor(kBf16, rows, t.heads * t.channels);
@@ -73,8 +73,8 @@ Result<KernelRun> quantize_turned(const Turned& t, int64_t rows) {
   return repeats<&Operations::quantize_rows>(memory, op);
 }
 
-Result<KernelRun> add_rows(int64_t width, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> add_rows(CaseSpace space, int64_t width, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   AddRows op;
   op.a = memory->floats(rows, width);
   op.b = memory->floats(rows, width);
@@ -83,8 +83,8 @@ Result<KernelRun> add_rows(int64_t width, int64_t rows) {
 }
 
 // Rows of the embedding, taken at random from a table that no cache holds, once for each of four streams.
-Result<KernelRun> embed_rows(const std::shared_ptr<WeightCopies>& table, bool large, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> embed_rows(CaseSpace space, const std::shared_ptr<WeightCopies>& table, bool large, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   memory->keep(table);
   constexpr int kStreams = 4;
   // Half of the table at a time, and from call to call another half, so that the same rows do not come again.
@@ -101,14 +101,14 @@ Result<KernelRun> embed_rows(const std::shared_ptr<WeightCopies>& table, bool la
   for (int64_t r = 0; r < rows; ++r) {
     ids.push_back(int32_t(uint64_t(philox(1, {uint32_t(r), 0, 0, 0})[0]) * uint64_t(half) >> 32));
   }
-  op.ids = memory->numbers(std::move(ids));
+  op.ids = memory->numbers(ids);
   return repeats<&Operations::embed>(
       memory, work, op, [all, half](Embed& call, int64_t i) { call.table = all.slice(i * kStep % half, half); });
 }
 
 // Peaked logits, as a model's are: powers of uniform numbers.
-Result<KernelRun> sample_rows(int64_t vocabulary, float top_p, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> sample_rows(CaseSpace space, int64_t vocabulary, float top_p, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   Sample op;
   View<float, 2> logits = memory->floats(rows, vocabulary);
   if (memory->error) return *memory->error;
@@ -117,7 +117,7 @@ Result<KernelRun> sample_rows(int64_t vocabulary, float top_p, int64_t rows) {
   }
   std::vector<RowSampling> settings(size_t(rows), RowSampling{.top_p = top_p});
   for (size_t r = 0; r < settings.size(); ++r) settings[r].position = uint32_t(r);
-  const View<RowSampling, 1> kept = memory->numbers(std::move(settings));
+  const View<RowSampling, 1> kept = memory->numbers(settings);
   op.logits = logits;
   op.rows = {kept.data, size_t(rows)};
   op.ids = memory->numbers(std::vector<int32_t>(size_t(rows)));
@@ -127,6 +127,7 @@ Result<KernelRun> sample_rows(int64_t vocabulary, float top_p, int64_t rows) {
 }  // namespace
 
 void add_row_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes) {
+  const CaseSpace space = sizes.space;
   const auto add = [&](const char* op, const char* weights, const std::string& shape, const char* model,
                        const char* place, int64_t most_rows, OpenCase open) {
     KernelCase c{op, weights, shape, model, place};
@@ -134,14 +135,14 @@ void add_row_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes) {
     c.open = std::move(open);
     cases.push_back(std::move(c));
   };
-  const auto open_width = [](auto rows_of, int64_t width) {
-    return opens([rows_of, width](int64_t rows) { return rows_of(width, rows); });
+  const auto open_width = [space](auto rows_of, int64_t width) {
+    return opens([rows_of, width, space](int64_t rows) { return rows_of(space, width, rows); });
   };
-  const auto open_table = [large = sizes.large_pages](int64_t vocabulary, int64_t hidden) -> OpenCase {
-    return [vocabulary, hidden, large]() -> Result<MakeRows> {
-      const auto table = WeightCopies::make(kBf16, vocabulary, hidden, 0, large);
+  const auto open_table = [space, large = sizes.large_pages](int64_t vocabulary, int64_t hidden) -> OpenCase {
+    return [vocabulary, hidden, large, space]() -> Result<MakeRows> {
+      const auto table = WeightCopies::make(space, kBf16, vocabulary, hidden, 0, large);
       if (!table) return table.error();
-      return MakeRows([table = *table, large](int64_t rows) { return embed_rows(table, large, rows); });
+      return MakeRows([table = *table, large, space](int64_t rows) { return embed_rows(space, table, large, rows); });
     };
   };
   // A third of Flash's table: 441 MB, which no cache holds.
@@ -153,19 +154,19 @@ void add_row_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes) {
   add("rms_norm", "", "128", "miniature", "queries, to Q8", 2048, open_width(norm_codes, 128));
   for (const Turned& t : kTurned) {
     add("rope", "", size_name(t.heads, t.channels), t.model, t.place, 2048,
-        opens([t](int64_t rows) { return rope_rows(t, rows); }));
+        opens([t, space](int64_t rows) { return rope_rows(space, t, rows); }));
   }
   add("quantize_rows", "", "5120", "flash", "Q8", 2048, open_width(quantize_rows, 5120));
   add("quantize_rows", "", "256", "miniature", "Q8", 2048, open_width(quantize_rows, 256));
   for (const Turned& t : {kTurned[0], kTurned[2]}) {
     add("quantize_rows", "", size_name(t.heads, t.channels), t.model, "attention's results, turned back", 2048,
-        opens([t](int64_t rows) { return quantize_turned(t, rows); }));
+        opens([t, space](int64_t rows) { return quantize_turned(space, t, rows); }));
   }
   add("add_rows", "", "129280", "flash", "logits", 64, open_width(add_rows, 129280));
   add("add_rows", "", "2880", "miniature", "logits", 2048, open_width(add_rows, 2880));
   for (const float top_p : {1.0f, 0.95f}) {
-    const auto open = [top_p](int64_t vocabulary) {
-      return opens([top_p, vocabulary](int64_t rows) { return sample_rows(vocabulary, top_p, rows); });
+    const auto open = [top_p, space](int64_t vocabulary) {
+      return opens([top_p, vocabulary, space](int64_t rows) { return sample_rows(space, vocabulary, top_p, rows); });
     };
     const char* place = top_p < 1 ? "top-p 0.95" : "all tokens";
     add("sample", "", "129280", "flash", place, 64, open(129280));

@@ -15,9 +15,9 @@ struct Site {
 };
 constexpr Site kSites[] = {{"flash", 5120}, {"miniature", 256}};
 
-Result<KernelRun> mixes_rows(const Site& site, const std::shared_ptr<WeightCopies>& fn, bool cold, bool large,
-                             int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> mixes_rows(CaseSpace space, const Site& site, const std::shared_ptr<WeightCopies>& fn, bool cold,
+                             bool large, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   memory->keep(fn);
   const int64_t width = kStreams * site.hidden;
   StreamMixes op;
@@ -33,8 +33,8 @@ Result<KernelRun> mixes_rows(const Site& site, const std::shared_ptr<WeightCopie
                                             [fn](StreamMixes& call, int64_t i) { call.fn = fn->at(i).values; });
 }
 
-Result<KernelRun> collapse_rows(const Site& site, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> collapse_rows(CaseSpace space, const Site& site, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   StreamCollapse op;
   op.streams = memory->tensor(kBf16, rows, kStreams * site.hidden);
   op.pre = memory->floats(rows, kStreams);
@@ -42,8 +42,8 @@ Result<KernelRun> collapse_rows(const Site& site, int64_t rows) {
   return repeats<&Operations::stream_collapse>(memory, op);
 }
 
-Result<KernelRun> spread_rows(const Site& site, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> spread_rows(CaseSpace space, const Site& site, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   StreamSpread op;
   op.y = memory->tensor(kBf16, rows, site.hidden);
   op.post = memory->floats(rows, kStreams);
@@ -55,8 +55,8 @@ Result<KernelRun> spread_rows(const Site& site, int64_t rows) {
 }
 
 // What stands between two sub-layers.
-Result<KernelRun> collapse_sites(const Site& site, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> collapse_sites(CaseSpace space, const Site& site, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   StreamCollapse op;
   op.streams = memory->tensor(kBf16, rows, kStreams * site.hidden);
   op.pre = memory->floats(rows, kStreams);
@@ -66,8 +66,8 @@ Result<KernelRun> collapse_sites(const Site& site, int64_t rows) {
   return repeats<&Operations::stream_collapse>(memory, op);
 }
 
-Result<KernelRun> spread_sites(const Site& site, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> spread_sites(CaseSpace space, const Site& site, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   constexpr int64_t kSlots = 6;
   std::vector<int32_t> place(size_t(rows * kSlots));
   std::iota(place.begin(), place.end(), 0);
@@ -77,7 +77,7 @@ Result<KernelRun> spread_sites(const Site& site, int64_t rows) {
   op.comb = memory->numbers(std::vector<float>(size_t(rows * kStreams * kStreams), 0.25f), kStreams * kStreams);
   op.streams = memory->tensor(kBf16, rows, kStreams * site.hidden);
   op.routed = memory->tensor(kBf16, rows * kSlots, site.hidden);
-  op.place = memory->numbers(std::move(place), kSlots);
+  op.place = memory->numbers(place, kSlots);
   op.next.pre = memory->floats(rows, kStreams);
   op.next.out = memory->tensor(kBf16, rows, site.hidden);
   op.next.norm = {memory->tensor(kBf16, 1, site.hidden), 1e-20f};
@@ -87,8 +87,8 @@ Result<KernelRun> spread_sites(const Site& site, int64_t rows) {
   return repeats<&Operations::stream_spread>(memory, work, op);
 }
 
-Result<KernelRun> mean_rows(const Site& site, int64_t rows) {
-  auto memory = std::make_shared<CaseMemory>();
+Result<KernelRun> mean_rows(CaseSpace space, const Site& site, int64_t rows) {
+  auto memory = std::make_shared<CaseMemory>(space);
   StreamMean op;
   op.streams = memory->tensor(kBf16, rows, kStreams * site.hidden);
   op.count = int(kStreams);
@@ -100,11 +100,12 @@ KernelCase mixes_case(const Site& site, const CaseSizes& sizes) {
   KernelCase c{"stream_mixes", "f32", size_name(kMixes, kStreams * site.hidden), site.model, "mHC, 20 Sinkhorn rounds"};
   c.most_rows = 2048;
   const bool cold = c.model == "flash";
-  c.open = [site, cold, large = sizes.large_pages,
+  c.open = [site, cold, space = sizes.space, large = sizes.large_pages,
             all = cold ? sizes.cold_bytes : sizes.warm_bytes]() -> Result<MakeRows> {
-    const auto fn = WeightCopies::make(DType::f32, kMixes, kStreams * site.hidden, all, large);
+    const auto fn = WeightCopies::make(space, DType::f32, kMixes, kStreams * site.hidden, all, large);
     if (!fn) return fn.error();
-    return MakeRows([site, fn = *fn, cold, large](int64_t rows) { return mixes_rows(site, fn, cold, large, rows); });
+    return MakeRows(
+        [site, fn = *fn, cold, large, space](int64_t rows) { return mixes_rows(space, site, fn, cold, large, rows); });
   };
   return c;
 }
@@ -117,7 +118,7 @@ void add_stream_cases(std::vector<KernelCase>& cases, const CaseSizes& sizes) {
     for (const Site& site : kSites) {
       KernelCase c{op, "", size_name(kStreams, site.hidden), site.model, place};
       c.most_rows = 2048;
-      c.open = opens([site, rows_of](int64_t rows) { return rows_of(site, rows); });
+      c.open = opens([site, rows_of, space = sizes.space](int64_t rows) { return rows_of(space, site, rows); });
       cases.push_back(std::move(c));
     }
   };
