@@ -47,14 +47,14 @@ constexpr int kRows = 6;  // rows of a register tile: 6 x 2 vectors of a lane's 
                                                   _mm512_set1_epi16(short((at[0] - 127) * 128)));
       first = times_power(first, power);
       second = times_power(second, power);
-      const __m512i next = _mm512_add_epi32(order.from_codes, _mm512_set1_epi32(8));
-      _mm512_storeu_si512(codes + k, _mm512_permutex2var_epi32(first, order.from_codes, second));
-      _mm512_storeu_si512(codes + k + kBlock, _mm512_permutex2var_epi32(first, next, second));
+      const __m512i next = _mm512_add_epi16(order.from_codes, _mm512_set1_epi16(16));
+      _mm512_storeu_si512(codes + k, _mm512_permutex2var_epi16(first, order.from_codes, second));
+      _mm512_storeu_si512(codes + k + kBlock, _mm512_permutex2var_epi16(first, next, second));
     }
   }
   for (; k < count; k += kBlock) {
     const __m512i block = x_block(x, values, scales, begin + k, count - k);
-    _mm512_storeu_si512(codes + k, _mm512_permutexvar_epi32(order.from_natural, block));
+    _mm512_storeu_si512(codes + k, _mm512_permutexvar_epi16(order.from_natural, block));
   }
 }
 
@@ -86,21 +86,13 @@ bool takes(const Panel& panel, int64_t columns) {
 // A decoded panel is [lanes][steps][32 outputs], in dwords of a pair of columns: what one sum takes lies together.
 constexpr int64_t kPairBytes = kPanel * 4;
 
-/// Pair `pair` of block `block`, by natural order.
+/// Pair p of dword j of block `block`: two columns that come one after the other in code_lanes.h.
 template <DType D>
-[[gnu::always_inline]] inline uint8_t* place_of(const Tile& tile, int64_t block, int pair) {
-  const int quarter = pair / 4, within = pair % 4;
-  int at = pair;  // where code_lanes.h puts it
-  if (D == DType::f8_e4m3) at = (quarter == 1 ? 2 : quarter == 2 ? 1 : quarter) * 4 + within;
-  if (D == DType::f4_e2m1) at = within * 4 + quarter;
+[[gnu::always_inline]] inline uint8_t* place_of(const Tile& tile, int64_t block, int j, int p) {
+  int at = j;
+  if (D == DType::f8_e4m3) at = (j / 2 == 1 ? 2 : j / 2 == 2 ? 1 : j / 2) * 4 + j % 2 * 2 + p;
+  if (D == DType::f4_e2m1) at = p * 4 + j;  // nibbles p of its two words
   return static_cast<uint8_t*>(tile.panel) + (at % kPairLanes * tile.steps + block * 2 + at / kPairLanes) * kPairBytes;
-}
-
-/// For each byte of a result, the first of the eight bits of its quadword that it takes: nibble 2p of each dword into
-/// the low word, nibble 2p + 1 into the high word.
-[[gnu::target("avx512f"), gnu::always_inline]] inline __m512i nibble_pair(int p) {
-  const long long low = 8 * p, high = 8 * p + 4;
-  return _mm512_set1_epi64(low | high << 16 | (low + 32) << 32 | (high + 32) << 48);
 }
 
 /// 2^(n - 127) in each lane to n - 127 where the exponent of each of its two bf16 lies.
@@ -121,8 +113,6 @@ template <DType D>
   const int64_t ahead = kPanel * panel.row_bytes;  // the next panel; past the end of memory a prefetch does nothing
   const ScaleRows scale_rows(panel, first);
   alignas(64) float scales[4 * kPanel];
-  __m512i nibbles[4];
-  for (int p = 0; p < 4; ++p) nibbles[p] = nibble_pair(p);
   const __m512i e2m1 = _mm512_load_si512(kCodeTables.e2m1[127].data()), bits = _mm512_set1_epi16(0x7fff);
   const uint8_t* w[16];
   for (int i = 0; i < 16; ++i) w[i] = panel.row(first + i) + begin * 64 / kPerLoad;
@@ -148,11 +138,11 @@ template <DType D>
         if (D == DType::bf16) pairs[0] = codes;
         if (D == DType::f8_e4m3) lanes.decode(codes, pairs[0], pairs[1]);
         for (int p = 0; D == DType::f4_e2m1 && p < 4; ++p) {
-          const __m512i code = _mm512_permutexvar_epi16(_mm512_multishift_epi64_epi8(nibbles[p], codes), e2m1);
+          const __m512i code = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, unsigned(4 * p)), e2m1);
           pairs[p] = _mm512_mask_add_epi16(code, _mm512_test_epi16_mask(code, bits), code, power);
         }
         for (int p = 0; p < kPairs; ++p) {
-          _mm512_store_si512(place_of<D>(tile, block, j * kPairs + p) + first * 4, pairs[p]);
+          _mm512_store_si512(place_of<D>(tile, block, j, p) + first * 4, pairs[p]);
         }
       }
     }
