@@ -17,6 +17,8 @@ namespace fathom {
 struct KernelRun {
   KernelWork work;
   std::function<void(const Operations&, Queue&)> call;  // each call takes the next copy of what is read from memory
+  /// What the first call writes, against its definition (written_arrays.h). Runs both, the definition on one thread.
+  std::function<double(const Operations&, Queue&)> error;
 };
 
 /// One operation at one shape.

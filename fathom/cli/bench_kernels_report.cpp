@@ -54,6 +54,7 @@ Json to_json(const KernelBenchRow& r) {
   tree.set("pages", Json::of(r.pages));
   tree.set("repeat", Json::of(r.repeat));
   tree.set("spread", Json::of(r.spread));
+  tree.set("error", r.error ? Json::of(*r.error) : Json());
   for (const PeerTime& peer : r.peers) {
     tree.set(peer.name + "_us", Json::of(peer.us));
     tree.set(peer.name + "_ratio", Json::of(r.us > 0 ? peer.us / r.us : 0));
@@ -86,7 +87,8 @@ std::string to_table(std::span<const KernelBenchRow> rows) {
                                         {"GFLOP/s", Side::right},
                                         {"bound"},
                                         {"share", Side::right},
-                                        {"spread", Side::right}};
+                                        {"spread", Side::right},
+                                        {"error", Side::right}};
   if (!rows.empty()) {
     for (const PeerTime& peer : rows[0].peers) {
       columns.push_back({peer.name + " us", Side::right});
@@ -107,7 +109,8 @@ std::string to_table(std::span<const KernelBenchRow> rows) {
                                       brief(r.gflops),
                                       r.bound,
                                       percent(r.share),
-                                      percent(r.spread)};
+                                      percent(r.spread),
+                                      r.error ? brief(*r.error) : ""};
     for (const PeerTime& peer : r.peers) {
       cells.push_back(peer.us > 0 ? brief(peer.us) : "");
       cells.push_back(peer.us > 0 ? fixed(peer.us / r.us, 2) : "");

@@ -1,6 +1,7 @@
 // fathom/cli/bench_kernels_report.h
 // Results of `fathom bench kernels` as rows and a table. Pure.
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,7 @@ struct KernelBenchRow {
   std::string pages;  // of what is read from memory: "small", "large"
   int64_t repeat = 0;
   double spread = 0;            // (slowest - fastest) / median
+  std::optional<double> error;  // against the definition; none: that would take too long
   std::vector<PeerTime> peers;  // the same ones in all rows
   std::string peer_version;
   std::string backend, machine, commit, command;

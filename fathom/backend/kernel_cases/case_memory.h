@@ -10,6 +10,7 @@
 
 #include "fathom/backend/kernel_cases.h"
 #include "fathom/backend/owned_values.h"
+#include "fathom/backend/written_arrays.h"
 
 namespace fathom {
 
@@ -99,10 +100,16 @@ inline OpenCase opens(MakeRows make) {
 template <auto Entry, class Op, class Change>
 Result<KernelRun> repeats(std::shared_ptr<CaseMemory> memory, const KernelWork& work, Op op, Change change) {
   if (memory->error) return *memory->error;
-  return KernelRun{work, [memory, op, change, next = int64_t(0)](const Operations& ops, Queue& queue) mutable {
-                     change(op, next++);
-                     (ops.*Entry)(queue, op);
-                   }};
+  const auto error = [memory, op, change](const Operations& ops, Queue& queue) {
+    Op first = op;
+    change(first, 0);
+    return error_of_entry<Entry>(ops, queue, first);
+  };
+  const auto call = [memory, op, change, next = int64_t(0)](const Operations& ops, Queue& queue) mutable {
+    change(op, next++);
+    (ops.*Entry)(queue, op);
+  };
+  return KernelRun{work, call, error};
 }
 template <auto Entry, class Op>
 Result<KernelRun> repeats(std::shared_ptr<CaseMemory> memory, const KernelWork& work, Op op) {
