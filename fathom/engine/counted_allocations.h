@@ -1,5 +1,5 @@
 // fathom/engine/counted_allocations.h
-// For tests: how often this thread has allocated. The test program's operator new counts
+// For tests: how often this thread, or all of them, have allocated. The test program's operator new counts
 // (counted_allocations_test.cpp).
 #pragma once
 #include <cstdint>
@@ -7,5 +7,6 @@
 namespace fathom {
 
 int64_t allocations_of_this_thread();
+int64_t allocations_of_all_threads();
 
 }  // namespace fathom
