@@ -11,6 +11,7 @@ namespace fathom::cpu {
 namespace {
 
 constexpr int kOutputs = 8;           // at a time
+constexpr int64_t kLong = 1024;       // columns
 constexpr int64_t kAhead = 20 << 10;  // bytes between a weight and those that are called for while it is read: 1 us
 
 /// x times the scales of the panel's blocks, in `out`; false if a number of x is too large or too small for that.
@@ -216,7 +217,9 @@ template <class Lanes, int R>
   for (int r = 0; r < R; ++r) x[r] = rows[r];
   Pass pass;
   pass.x = x;
-  const int64_t group = kOutputs * panel.row_bytes, ahead = (kAhead + group - 1) / group * group;
+  // Short rows are those of small matrices, whose end is nearer than that.
+  const int64_t group = kOutputs * panel.row_bytes, enough = columns < kLong ? group : kAhead;
+  const int64_t ahead = (enough + group - 1) / group * group;
   find_pages(panel.row(0) + kPanel * panel.row_bytes + ahead, kPanel * panel.row_bytes);
   if (kScaled) find_pages(panel.scale_row(0) + kPanel * panel.scale_bytes, kPanel * panel.scale_bytes);
   for (int first = 0; first < panel.count; first += kOutputs) {
@@ -272,7 +275,7 @@ void multiply(const Panel& panel, const uint8_t* const* x, int64_t columns, Tile
 
 bool multiply_few_bf16(const Panel& panel, const Tile& tile, int64_t columns) {
   // Above the rows of a pass, turned panels are faster if rows are short or in a cache anyway.
-  constexpr int64_t kOnePass = 6, kLong = 1024;
+  constexpr int64_t kOnePass = 6;
   static thread_local Scratch scratch;
   if (tile.rows > kOnePass && columns < kLong) return false;
   if (panel.count % kOutputs != 0 || (panel.dtype == DType::f4_e2m1 && panel.scale_rows != 1)) return false;
