@@ -84,6 +84,74 @@ TEST_P(ExpertsTest, ChoosesAsTheDefinitionDoesRowByRow) {
   }
 }
 
+// The model's width, widths that end inside a segment of a sum, and rows beyond what one block or one way of cutting
+// the sum takes.
+TEST_P(ExpertsTest, ChoosesAtTheModelsWidthAndForManyRows) {
+  struct Size {
+    int64_t rows, hidden, experts, k;
+  };
+  for (const Size& s : {Size{1, 5120, 384, 6}, Size{9, 5120, 384, 6}, Size{70, 5120, 384, 6}, Size{130, 448, 100, 4},
+                        Size{5, 704, 33, 2}, Size{1100, 384, 20, 3}}) {
+    const Tensor x = noise(DType::bf16, s.rows, s.hidden, 1), weight = noise(DType::bf16, s.experts, s.hidden, 2);
+    const auto bias = noise(s.experts, 3), bias_image = noise(s.experts, 4);
+    std::vector<uint8_t> image(size_t(s.rows), 0);
+    for (size_t r = 0; r < image.size(); r += 3) image[r] = 1;
+    const auto want = choose(definition(), queue, x, weight, bias, bias_image, image, s.k, 1.5f);
+    const auto got = choose(ops(), queue, x, weight, bias, bias_image, image, s.k, 1.5f);
+    EXPECT_EQ(got.experts, want.experts);
+    // A logit is a sum of products of size 1/9 on average, in lanes of an eighth of them; slopes as above.
+    const double bound = 1.5 * 2 * (double(s.hidden) / 8 + 32) * std::sqrt(double(s.hidden)) / 3 * 0x1p-24;
+    for (size_t i = 0; i < got.weights.size(); ++i) ASSERT_NEAR(got.weights[i], want.weights[i], bound);
+    for (const int64_t r : {int64_t(0), s.rows / 2, s.rows - 1}) {
+      Tensor one(DType::bf16, 1, s.hidden);
+      one.bytes = x.row(r);
+      const auto alone = choose(ops(), queue, one, weight, bias, bias_image, {image[size_t(r)]}, s.k, 1.5f);
+      EXPECT_TRUE(std::equal(alone.weights.begin(), alone.weights.end(), got.weights.begin() + r * s.k));
+    }
+  }
+}
+
+// Logits of -40 and less give scores that differ in no bias: what is not a number or -inf is not chosen twice.
+TEST_P(ExpertsTest, NoExpertIsChosenTwice) {
+  const Tensor x(DType::bf16, 2, 64), weight(DType::bf16, 12, 64);
+  std::vector<float> bias(12, -INFINITY);
+  bias[7] = 1;
+  EXPECT_EQ(choose(ops(), queue, x, weight, bias, bias, {}, 4, 1).experts,
+            (std::vector<int32_t>{7, 0, 1, 2, 7, 0, 1, 2}));
+}
+
+TEST_P(ExpertsTest, ManyAssignmentsAreSortedAsTheDefinitionSortsThem) {
+  struct Size {
+    int64_t rows, k, experts;
+  };
+  for (const Size& s : {Size{0, 6, 5}, Size{1, 6, 384}, Size{256, 6, 384}, Size{341, 6, 1}, Size{342, 6, 7},
+                        Size{1500, 6, 384}, Size{1024, 2, 2500}, Size{3000, 1, 3}}) {
+    std::vector<int32_t> experts;
+    std::vector<float> weights = noise(s.rows * s.k, 2);
+    for (int64_t a = 0; a < s.rows * s.k; ++a) {
+      experts.push_back(int32_t(philox(7, {uint32_t(a), 0, 0, 0})[0] % uint32_t(s.experts)));
+    }
+    const auto sorted = [&](const Operations& table) {
+      struct Sorted {
+        std::vector<int32_t> begin, row, place;
+        std::vector<float> weight;
+        bool operator==(const Sorted&) const = default;
+      } out{std::vector<int32_t>(size_t(s.experts + 1), -1), std::vector<int32_t>(experts.size(), -1),
+            std::vector<int32_t>(experts.size(), -1), std::vector<float>(experts.size(), -1.0f)};
+      GroupByExpert op;
+      op.experts = View<const int32_t, 2>(experts.data(), {s.rows, s.k});
+      op.weights = View<const float, 2>(weights.data(), {s.rows, s.k});
+      op.begin = view(out.begin);
+      op.row = view(out.row);
+      op.weight = view(out.weight);
+      op.place = View<int32_t, 2>(out.place.data(), {s.rows, s.k});
+      table.group_by_expert(queue, op);
+      return out;
+    };
+    EXPECT_TRUE(sorted(ops()) == sorted(definition())) << s.rows << " rows";
+  }
+}
+
 TEST_P(ExpertsTest, AssignmentsAreSortedByExpertThenRowThenSlot) {
   const std::vector<int32_t> experts{3, 0, 1, 3, 3, 1};  // three rows, two slots, expert 2 idle
   const std::vector<float> weights{.1f, .2f, .3f, .4f, .5f, .6f};

@@ -65,10 +65,18 @@ TEST_P(StreamsTest, StreamsOfZerosGiveTheBaseWithoutNan) {
 }
 
 TEST_P(StreamsTest, MixesAgreeWithTheDefinitionRowByRow) {
-  for (const int64_t count : {4, 2, 3}) {
-    for (const int64_t hidden : {16, 50, 256, 5120}) {
+  struct Size {
+    int64_t count, hidden, rows;
+  };
+  std::vector<Size> sizes;
+  for (const int64_t count : {4, 2, 3, 1}) {
+    for (const int64_t hidden : {16, 50, 256, 5120}) sizes.push_back({count, hidden, hidden > 1000 ? 3 : 37});
+  }
+  sizes.push_back({4, 272, 130});  // a last piece of 64 columns
+  {
+    for (const auto& [count, hidden, rows] : sizes) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
-        const int64_t rows = hidden > 1000 ? 3 : 37, outputs = (2 + count) * count;
+        const int64_t outputs = (2 + count) * count;
         const Tensor x = noise(dtype, rows, count * hidden, 1);
         Tensor fn = noise(DType::f32, outputs, count * hidden, 2);
         const auto base = noise(outputs, 3);
@@ -90,6 +98,27 @@ TEST_P(StreamsTest, MixesAgreeWithTheDefinitionRowByRow) {
         }
       }
     }
+  }
+}
+
+// More rows than are under way at once anywhere.
+TEST_P(StreamsTest, MixesOfManyRowsAreThoseOfEachAlone) {
+  const int64_t rows = 500, hidden = 5120;
+  const Tensor x = noise(DType::bf16, rows, 4 * hidden, 1);
+  const Tensor fn = noise(DType::f32, 24, 4 * hidden, 2);
+  const auto base = noise(24, 3);
+  const auto all = mixes(ops(), queue, x, fn, {0.5f, 1, 1.5f}, base, 4);
+  for (const int64_t r : {0, 15, 16, 97, 250, 498, 499}) {
+    Tensor one(DType::bf16, 1, 4 * hidden);
+    one.bytes = x.row(r);
+    const auto alone = mixes(ops(), queue, one, fn, {0.5f, 1, 1.5f}, base, 4);
+    const auto want = mixes(definition(), queue, one, fn, {0.5f, 1, 1.5f}, base, 4);
+    EXPECT_TRUE(std::equal(alone.pre.begin(), alone.pre.end(), all.pre.begin() + r * 4));
+    EXPECT_TRUE(std::equal(alone.post.begin(), alone.post.end(), all.post.begin() + r * 4));
+    EXPECT_TRUE(std::equal(alone.comb.begin(), alone.comb.end(), all.comb.begin() + r * 16));
+    const double bound = 1.5 * (4.0 * double(hidden) / 8 + 16) * std::sqrt(1 / 3.0) * 0x1p-24 + 1e-6;  // as above
+    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(alone.pre[i], want.pre[i], bound);
+    for (size_t i = 0; i < 16; ++i) EXPECT_NEAR(alone.comb[i], want.comb[i], 2 * bound);
   }
 }
 

@@ -1,14 +1,18 @@
-// Routing: choosing experts, and sorting the choices by expert. The products are in product*.cu.
+// Routing: choosing experts, and sorting the choices by expert. The gate's product is in gate_logits.cu, those of
+// experts in product*.cu.
+#include <algorithm>
+
+#include "fathom/backend/cuda/block_scan.cuh"
 #include "fathom/backend/cuda/device.cuh"
+#include "fathom/backend/cuda/gate_logits.h"
 #include "fathom/backend/cuda/kernels.h"
 #include "fathom/backend/cuda/launch.h"
-#include "fathom/backend/cuda/product.h"
 
 namespace fathom::cuda {
 namespace {
 
 // ---------------------------------------------------------------------------------------------- choosing
-constexpr int kGateWarps = 4;
+constexpr int kChooseThreads = 384;  // an expert of Flash each
 
 // Larger floats have larger keys; equal ones the same, -0 as +0.
 __device__ uint32_t ordered(float v) {
@@ -21,107 +25,143 @@ __device__ float score_of(float logit) {
   return float(sqrt(x > 20 ? x : log1p(exp(x))));
 }
 
-// One warp a row. The best of score + bias is found `chosen` times: largest key, then lowest expert.
-__global__ void choose_kernel(const float* logits, int64_t rows, int experts, View<const float, 1> bias,
-                              View<const float, 1> bias_image, const uint8_t* image, int chosen, float scale,
-                              Rows<int32_t> out, Rows<float> weights) {
-  extern __shared__ float shared[];  // a score for each expert of each warp, then its biased score
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int64_t r = int64_t(blockIdx.x) * kGateWarps + warp;
-  if (r >= rows) return;
-  float* score = shared + int64_t(warp) * 2 * experts;
-  float* biased = score + experts;
+// One block a row takes the scores, its first warp chooses: the best of score + bias is found `chosen` times, the
+// largest key, then the lowest expert.
+__global__ void __launch_bounds__(kChooseThreads)
+    choose_kernel(GateLogits logits, int64_t rows, int experts, View<const float, 1> bias,
+                  View<const float, 1> bias_image, const uint8_t* image, int chosen, float scale, Rows<int32_t> out,
+                  Rows<float> weights) {
+  extern __shared__ float score[];  // [experts], then their keys, then the chosen
+  uint32_t* key = reinterpret_cast<uint32_t*>(score + experts);
+  int32_t* choice = reinterpret_cast<int32_t*>(key + experts);
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
+  const int64_t r = blockIdx.x;
   const float* plus = image != nullptr && image[r] != 0 ? bias_image.data : bias.data;
-  for (int e = lane; e < experts; e += 32) {
-    score[e] = score_of(logits[r * experts + e]);
-    biased[e] = score[e] + plus[e];
+  for (int e = threadIdx.x; e < experts; e += kChooseThreads) {
+    float logit = 0;
+    constexpr int kAtOnce = 8;  // their loads
+    for (int64_t p = 0; p < logits.count; p += kAtOnce) {
+      float part[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        part[k] = p + k < logits.count ? logits.parts[((p + k) * rows + r) * experts + e] : 0;
+      }
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (p + k < logits.count) logit = p + k == 0 ? part[k] : logit + part[k];
+      }
+    }
+    const float s = score_of(logit);
+    score[e] = s;
+    key[e] = ordered(s + plus[e]);
   }
-  __syncwarp();
+  __syncthreads();
+  if (threadIdx.x >= 32) return;
+  constexpr uint32_t kTaken = 0;  // below the key of -inf
+  const int lane = threadIdx.x;
   double sum = 1e-20;
   for (int i = 0; i < chosen; ++i) {
-    uint64_t best = 0;
+    uint32_t best = kTaken;
+    int own = experts - 1;
+#pragma unroll 4
     for (int e = lane; e < experts; e += 32) {
-      const uint64_t key = uint64_t(ordered(biased[e])) << 32 | uint32_t(~e);
-      best = key > best ? key : best;
+      if (key[e] > best) best = key[e], own = e;
     }
-    for (int step = 16; step > 0; step /= 2) {
-      const uint64_t other = __shfl_xor_sync(~0u, best, step);
-      best = other > best ? other : best;
-    }
-    const int e = int(~uint32_t(best));
+    const uint32_t most = __reduce_max_sync(~0u, best);
+    const int e = int(__reduce_min_sync(~0u, best == most ? uint32_t(own) : ~0u));
     sum += score[e];
-    if (lane == 0) {
-      out.row(r)[i] = e;
-      biased[e] = -INFINITY;
-    }
+    __syncwarp();  // every lane has looked at its keys
+    if (lane == 0) choice[i] = e, key[e] = kTaken;
     __syncwarp();
   }
-  for (int i = lane; i < chosen; i += 32) weights.row(r)[i] = float(score[out.row(r)[i]] / sum * scale);
+  for (int i = lane; i < chosen; i += 32) {
+    out.row(r)[i] = choice[i];
+    weights.row(r)[i] = float(score[choice[i]] / sum * scale);
+  }
 }
 
 // ---------------------------------------------------------------------------------------------- sorting
-constexpr int kSortWarps = 16, kSortThreads = 32 * kSortWarps;
+constexpr int kSortWarps = 32, kSortThreads = 32 * kSortWarps, kSortSteps = 2;
+constexpr int kSortBlock = kSortThreads * kSortSteps;  // assignments of a block; a warp has neighbours of them
 
-// One block: counts, then places chunk by chunk. Inside a chunk an assignment's rank among those of its expert is what
-// earlier warps counted and earlier lanes match, so the order is that of the assignments.
+// What an assignment's place needs: the experts' totals, the assignments of its expert in earlier blocks, in earlier
+// warps, and before it in its warp. A block counts all others' assignments itself, so blocks do not wait for each
+// other.
 __global__ void __launch_bounds__(kSortThreads)
-    sort_kernel(Rows<const int32_t> experts, const int32_t* number, Rows<const float> weights, int64_t rows, int chosen,
+    sort_kernel(Rows<const int32_t> experts, const int32_t* number, Rows<const float> weights, int rows, int chosen,
                 int count, int32_t* begin, int32_t* row, float* weight, Rows<int32_t> place) {
-  extern __shared__ int32_t next[];  // [count] where an expert's next assignment goes, then [warps, count] of a chunk
-  int32_t* of_warp = next + count;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int64_t all = rows * chosen;
-  const auto expert_of = [&](int64_t a) {
-    const int32_t e = experts.row(a / chosen)[a % chosen];
+  extern __shared__ int32_t before[];  // [count] in earlier blocks, [count] in later ones, [warps, count] in this one
+  __shared__ int32_t lanes[kSortWarps];
+  int32_t* behind = before + count;
+  uint16_t* of_warp = reinterpret_cast<uint16_t*>(behind + count);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, all = rows * chosen;
+  const bool dense = experts.stride == chosen;
+  const auto expert_of = [&](int a) {
+    const int32_t e = dense ? experts.data[a] : experts.row(a / chosen)[a % chosen];
     return number != nullptr ? number[e] : e;
   };
-  for (int e = threadIdx.x; e < count; e += kSortThreads) next[e] = 0;
+  for (int i = threadIdx.x; i < 2 * count; i += kSortThreads) before[i] = 0;
+  for (int i = threadIdx.x; i < kSortWarps * count / 2; i += kSortThreads) reinterpret_cast<uint32_t*>(of_warp)[i] = 0;
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
+  const int first = int(blockIdx.x) * kSortBlock, own = first + warp * 32 * kSortSteps + lane;
+  int expert[kSortSteps], rank[kSortSteps];
+#pragma unroll
+  for (int s = 0; s < kSortSteps; ++s) expert[s] = own + s * 32 < all ? expert_of(own + s * 32) : -1;
   __syncthreads();
-  for (int64_t a = threadIdx.x; a < all; a += kSortThreads) atomicAdd(&next[expert_of(a)], 1);
-  __syncthreads();
-  if (warp == 0) {  // counts become beginnings
-    int32_t before = 0;
-    for (int first = 0; first < count; first += 32) {
-      const int e = first + lane;
-      const int32_t own = e < count ? next[e] : 0;
-      int32_t sum = own;
-      for (int step = 1; step < 32; step *= 2) {
-        const int32_t other = __shfl_up_sync(~0u, sum, step);
-        if (lane >= step) sum += other;
-      }
-      if (e < count) begin[e] = next[e] = before + sum - own;
-      before += __shfl_sync(~0u, sum, 31);
-    }
-    if (lane == 0) begin[count] = before;
+#pragma unroll 8
+  for (int a = threadIdx.x; a < all; a += kSortThreads) {
+    if (a < first) atomicAdd(&before[expert_of(a)], 1);
+    if (a >= first + kSortBlock) atomicAdd(&behind[expert_of(a)], 1);
   }
-  for (int64_t chunk = 0; chunk < all; chunk += kSortThreads) {
-    for (int i = threadIdx.x; i < kSortWarps * count; i += kSortThreads) of_warp[i] = 0;
-    __syncthreads();
-    const int64_t a = chunk + threadIdx.x;
-    const int expert = a < all ? expert_of(a) : -1;
-    const uint32_t same = __match_any_sync(~0u, expert);
-    const int rank = __popc(same & ((1u << lane) - 1));
-    if (expert >= 0 && rank == 0) of_warp[warp * count + expert] = __popc(same);
-    __syncthreads();
-    for (int e = threadIdx.x; e < count; e += kSortThreads) {
-      int32_t at = next[e];
-      for (int w = 0; w < kSortWarps; ++w) {
-        const int32_t here = of_warp[w * count + e];
-        of_warp[w * count + e] = at;
-        at += here;
+#pragma unroll
+  for (int s = 0; s < kSortSteps; ++s) {
+    uint16_t* counted = of_warp + warp * count + max(expert[s], 0);
+    const uint32_t same = __match_any_sync(~0u, expert[s]);
+    const int ahead = __popc(same & ((1u << lane) - 1)), earlier = *counted;
+    rank[s] = earlier + ahead;
+    __syncwarp();
+    if (expert[s] >= 0 && ahead == 0) *counted = uint16_t(earlier + __popc(same));
+    __syncwarp();
+  }
+  __syncthreads();
+  int32_t start = 0;  // of the experts that these threads have
+  for (int base = 0; base < count; base += kSortThreads) {
+    const int e = base + int(threadIdx.x);
+    int32_t here = 0, total = 0;
+    if (e < count) {
+      constexpr int kAtOnce = 16;  // their loads
+      for (int first_warp = 0; first_warp < kSortWarps; first_warp += kAtOnce) {
+        uint16_t* at = of_warp + first_warp * count + e;
+        int32_t some[kAtOnce];
+#pragma unroll
+        for (int w = 0; w < kAtOnce; ++w) some[w] = at[w * count];
+#pragma unroll
+        for (int w = 0; w < kAtOnce; ++w) {
+          at[w * count] = uint16_t(here);
+          here += some[w];
+        }
       }
-      next[e] = at;
+      here += before[e] + behind[e];
     }
-    __syncthreads();
-    if (expert >= 0) {
-      const int32_t at = of_warp[warp * count + expert] + rank;
-      const int64_t r = a / chosen;
-      const int slot = int(a % chosen);
-      row[at] = int32_t(r);
-      weight[at] = weights.row(r)[slot];
-      place.row(r)[slot] = at;
+    const int32_t at = start + before_in_block(here, lanes, total);
+    if (e < count) {
+      if (blockIdx.x == 0) begin[e] = at;
+      before[e] += at;
     }
-    __syncthreads();
+    start += total;
+  }
+  if (blockIdx.x == 0 && threadIdx.x == 0) begin[count] = all;
+  __syncthreads();
+#pragma unroll
+  for (int s = 0; s < kSortSteps; ++s) {
+    if (expert[s] < 0) continue;
+    const int a = own + s * 32, r = a / chosen, slot = a % chosen;
+    const int32_t at = before[expert[s]] + of_warp[warp * count + expert[s]] + rank[s];
+    row[at] = r;
+    weight[at] = weights.row(r)[slot];
+    place.row(r)[slot] = at;
   }
 }
 
@@ -135,15 +175,13 @@ void gate(Queue& queue, const Gate& op) {
   const auto image = call.in(op.image);
   const auto experts = call.out(op.experts);
   const auto weights = call.out(op.weights);
-  const int64_t count = weight.rows;
-  float* logits = call.workspace<float>(x.rows * count);
-  run_product(call, product_of(Matrix(x), Matrix(weight),
-                               AnyViewMut(reinterpret_cast<uint8_t*>(logits), DType::f32, x.rows, count), 1));
-  const size_t bytes = size_t(kGateWarps * 2 * count) * sizeof(float);
-  check(bytes <= 48 * 1024, "at most 1,536 experts");
-  choose_kernel<<<grid((x.rows + kGateWarps - 1) / kGateWarps), 32 * kGateWarps, bytes, call.stream()>>>(
-      logits, x.rows, int(count), bias, bias_image, op.image.empty() ? nullptr : image.data, int(experts.shape[1]),
-      op.scale, rows_of(experts), rows_of(weights));
+  const int64_t count = weight.rows, chosen = experts.shape[1];
+  const int64_t bytes = (2 * count + chosen) * 4;
+  check(bytes <= 48 * 1024, "at most 6,000 experts");
+  check(chosen <= count, "a row has as many experts as it chooses");
+  launch_early(call, choose_kernel, grid(x.rows), kChooseThreads, bytes, gate_logits(call, x, weight), x.rows,
+               int(count), bias, bias_image, op.image.empty() ? nullptr : image.data, int(chosen), op.scale,
+               rows_of(experts), rows_of(weights));
 }
 
 void group_by_expert(Queue& queue, const GroupByExpert& op) {
@@ -154,13 +192,15 @@ void group_by_expert(Queue& queue, const GroupByExpert& op) {
   const auto begin = call.out(op.begin), row = call.out(op.row);
   const auto weight = call.out(op.weight);
   const auto place = call.out(op.place);
-  const int64_t count = begin.shape[0] - 1;
-  const size_t bytes = size_t((1 + kSortWarps) * count) * sizeof(int32_t);
-  check(bytes <= 200 * 1024, "at most 3,000 experts");
-  expect(cudaFuncSetAttribute(sort_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 * 1024), "group_by_expert");
-  sort_kernel<<<1, kSortThreads, bytes, call.stream()>>>(rows_of(experts), op.number.empty() ? nullptr : number.data,
-                                                         rows_of(weights), experts.shape[0], int(experts.shape[1]),
-                                                         int(count), begin.data, row.data, weight.data, rows_of(place));
+  const int64_t count = begin.shape[0] - 1, all = experts.shape[0] * experts.shape[1];
+  const int64_t bytes = (2 * int64_t(sizeof(int32_t)) + kSortWarps * int64_t(sizeof(uint16_t))) * count;
+  constexpr int kMostBytes = 216 * 1024;
+  check(bytes <= kMostBytes, "at most 3,000 experts");
+  check(all < (int64_t(1) << 31) - kSortBlock, "fewer than 2^31 assignments");
+  expect(cudaFuncSetAttribute(sort_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostBytes), "group_by_expert");
+  launch_early(call, sort_kernel, grid(std::max<int64_t>(1, (all + kSortBlock - 1) / kSortBlock)), kSortThreads, bytes,
+               rows_of(experts), op.number.empty() ? nullptr : number.data, rows_of(weights), int(experts.shape[0]),
+               int(experts.shape[1]), int(count), begin.data, row.data, weight.data, rows_of(place));
 }
 
 }  // namespace fathom::cuda

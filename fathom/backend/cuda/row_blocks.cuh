@@ -17,11 +17,17 @@ __device__ void for_each_some(int64_t columns, const Body& body) {
 }
 
 /// Blocks of a row: enough rows fill the GPU alone; few rows are cut.
-inline dim3 row_grid(int64_t rows, int64_t columns, int width) {
-  const int64_t pieces = (columns / width + kRowThreads - 1) / kRowThreads;
-  return dim3(grid(rows), unsigned(std::max<int64_t>(1, rows >= 1024 ? 1 : pieces)));
+inline int64_t row_pieces(int64_t columns, int width) {
+  return std::max<int64_t>(1, (columns / width + kRowThreads - 1) / kRowThreads);
 }
-inline int row_block(int64_t columns, int width) { return row_threads(columns / width, kRowThreads); }
+inline dim3 row_grid(int64_t rows, int64_t columns, int width) {
+  return dim3(grid(rows), unsigned(rows >= 1024 ? 1 : row_pieces(columns, width)));
+}
+/// Threads that share a row's vectors evenly, in that many blocks or turns: 288 vectors are two times 160, not 256.
+inline int row_block(int64_t columns, int width) {
+  const int64_t pieces = row_pieces(columns, width), each = (columns / width + pieces - 1) / pieces;
+  return int(std::max<int64_t>(1, (each + 31) / 32) * 32);
+}
 
 /// Vector i of row r's sum of its routed rows, slots in order, and the shared one.
 template <class A, int Width>

@@ -1,9 +1,13 @@
-// The mixing weights of hyper-connections. Two kernels:
+// The mixing weights of hyper-connections. Two kernels, the first in two forms:
 //   dots      [rows, C * H] . fn^T: a block has 8 rows and one segment of 1,280 columns; a warp has three of the
 //             (2 + C) * C outputs for all eight rows, so a value of fn that is loaded is used eight times. fn (1.97 MB
 //             for the model) stays in the L2 cache; from memory comes each row once: rows * C * H * sizeof(A).
-//   finish    one warp a row adds the segments in order, then sigmoid and Sinkhorn, in double: 40 normalisations of
-//             C x C values, a value a lane.
+//   dots of bf16 rows: stream_mixes_tensor.cu.
+//   finish    a warp a row adds the segments in order, takes sigmoids and the softmax, in double; then C lanes a row
+//             run Sinkhorn's 2 * iterations normalisations. They keep the matrix as it is and the factors of its rows
+//             and columns, so that one takes C products and a division a lane instead of a division of every element.
+#include "fathom/backend/cuda/stream_mixes.h"
+
 #include "fathom/backend/cuda/device.cuh"
 #include "fathom/backend/cuda/kernels.h"
 #include "fathom/backend/cuda/launch.h"
@@ -61,45 +65,84 @@ __device__ double sigmoid(double v) { return 1 / (1 + exp(-v)); }
 // Element i of another lane's number.
 __device__ double lane_of(double v, int lane) { return __shfl_sync(~0u, v, lane); }
 
-// One warp a row: lane o adds the segments of output o; later lane e has element e of the C x C matrix.
+// a / v within 2^-52, of any finite v > 0: an instruction gives 1 / v to 2^-19, a step of third order what lacks.
+__device__ double quotient(double a, double v) {
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(v));
+  const double lacks = fma(-v, y, 1.0), first = a * y;
+  return fma(first, fma(lacks, lacks, lacks), first);
+}
+
+constexpr int kFinishRows = 8;  // of a block, a warp each
+
 template <int C>
-__global__ void finish_kernel(const float* partial, int64_t segments, int64_t rows, int64_t columns,
-                              View<const float, 1> scale, View<const float, 1> base, int iterations, double eps,
-                              float norm_eps, Rows<float> pre, Rows<float> post, Rows<float> comb) {
+__global__ void __launch_bounds__(32 * kFinishRows)
+    finish_kernel(const float* partial, int64_t segments, int64_t rows, int64_t columns, View<const float, 1> scale,
+                  View<const float, 1> base, int iterations, double eps, float norm_eps, Rows<float> pre,
+                  Rows<float> post, Rows<float> comb) {
   constexpr int kAll = (2 + C) * C;
-  static_assert(kAll < 32);
-  const int lane = threadIdx.x % 32;
-  const int64_t r = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
-  if (r >= rows) return;
-  float sum = 0;
-  if (lane <= kAll) {
-#pragma unroll 8
-    for (int64_t s = 0; s < segments; ++s) sum += partial[(s * rows + r) * (kAll + 1) + lane];
+  static_assert(kAll < 32 && C * kFinishRows <= 32);
+  __shared__ double matrix[kFinishRows][C][C];  // row j, column k
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int64_t r = int64_t(blockIdx.x) * kFinishRows + warp;
+  if (r < rows) {
+    float sum = 0;
+    constexpr int kAtOnce = 10;  // their loads
+    for (int64_t first = 0; first < segments && lane <= kAll; first += kAtOnce) {
+      float part[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        part[k] = first + k < segments ? partial[((first + k) * rows + r) * (kAll + 1) + lane] : 0;
+      }
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) sum += part[k];
+    }
+    const float norm = inverse_rms(__shfl_sync(~0u, sum, kAll), columns, norm_eps);
+    const double mix = lane < kAll ? double(sum) * norm * scale.data[lane / C < 2 ? lane / C : 2] + base.data[lane] : 0;
+    if (lane < C) pre.row(r)[lane] = float(sigmoid(mix) + eps);
+    if (lane >= C && lane < 2 * C) post.row(r)[lane - C] = float(2 * sigmoid(mix));
+    // Lanes behind the matrix repeat its last element.
+    const int element = lane < C * C ? lane : C * C - 1, j = element / C;
+    double m = lane_of(mix, 2 * C + element);
+    double best = -INFINITY, all = 0;
+    for (int i = 0; i < C; ++i) best = fmax(best, lane_of(m, j * C + i));
+    m = exp(m - best);
+    for (int i = 0; i < C; ++i) all += lane_of(m, j * C + i);
+    if (lane < C * C) matrix[warp][j][lane % C] = m / all + eps;
   }
-  const float norm = inverse_rms(__shfl_sync(~0u, sum, kAll), columns, norm_eps);
-  const double mix = lane < kAll ? double(sum) * norm * scale.data[lane / C < 2 ? lane / C : 2] + base.data[lane] : 0;
-  if (lane < C) pre.row(r)[lane] = float(sigmoid(mix) + eps);
-  if (lane >= C && lane < 2 * C) post.row(r)[lane - C] = float(2 * sigmoid(mix));
-  // Lanes behind the matrix repeat its last element.
-  const int element = lane < C * C ? lane : C * C - 1, j = element / C, k = element % C;
-  double m = lane_of(mix, 2 * C + element);
-  const auto over_row = [&](const auto& join, double start) {
-    for (int i = 0; i < C; ++i) start = join(start, lane_of(m, j * C + i));
-    return start;
+  __syncthreads();
+  if (warp != 0) return;
+  // Lane j of a row's C has row j and column j, and their factors.
+  const int row = lane / C, j = lane % C;
+  const bool works = row < kFinishRows && int64_t(blockIdx.x) * kFinishRows + row < rows;
+  double of_row[C], of_column[C], row_factor = 1, column_factor = 1;
+#pragma unroll
+  for (int i = 0; i < C; ++i) {
+    of_row[i] = works ? matrix[row][j][i] : 1;
+    of_column[i] = works ? matrix[row][i][j] : 1;
+  }
+  // Brings the sum of this lane's line to 1; `other`: what the crossing lines are multiplied with.
+  const auto normalize = [&](const double(&line)[C], double& own, double other) {
+    double even = 0, odd = 0;  // two chains: this is all latency
+#pragma unroll
+    for (int i = 0; i < C; ++i) {
+      double& sum = i % 2 == 0 ? even : odd;
+      sum = fma(line[i], lane_of(other, row * C + i), sum);
+    }
+    own = quotient(own, fma(own, even + odd, eps));
   };
-  const auto over_column = [&](double start) {
-    for (int i = 0; i < C; ++i) start += lane_of(m, i * C + k);
-    return start;
-  };
-  const auto plus = [](double a, double b) { return a + b; };
-  m = exp(m - over_row([](double a, double b) { return fmax(a, b); }, -INFINITY));
-  m = m / over_row(plus, 0.0) + eps;
-  m /= over_column(eps);
+  normalize(of_column, column_factor, row_factor);
   for (int i = 1; i < iterations; ++i) {
-    m /= over_row(plus, eps);
-    m /= over_column(eps);
+    normalize(of_row, row_factor, column_factor);
+    normalize(of_column, column_factor, row_factor);
   }
-  if (lane < C * C) comb.row(r)[lane] = float(m);
+#pragma unroll
+  for (int k = 0; k < C; ++k) {
+    const double m = row_factor * of_row[k] * lane_of(column_factor, row * C + k);
+    if (works) comb.row(int64_t(blockIdx.x) * kFinishRows + row)[j * C + k] = float(m);
+  }
 }
 
 }  // namespace
@@ -112,18 +155,21 @@ void stream_mixes(Queue& queue, const StreamMixes& op) {
   const auto pre = call.out(op.pre), post = call.out(op.post), comb = call.out(op.comb);
   check(fn.dtype == DType::f32, "the mixes' weights are f32");
   const int64_t rows = streams.rows, columns = streams.cols, count = pre.shape[1], outputs = (2 + count) * count;
-  const int64_t pieces = (columns + kMixSegment - 1) / kMixSegment;
+  const bool tensor = fits_mix_tensor(streams, fn);
+  const int64_t segment = tensor ? kMixTensorSegment : kMixSegment, pieces = (columns + segment - 1) / segment;
   float* partial = call.workspace<float>(pieces * rows * (outputs + 1));
   constexpr int kBytes = kRows * kSegment * int(sizeof(float));
+  if (tensor) launch_mix_tensor(call, streams, fn, partial);
   with_float_type(streams.dtype, [&]<class A>(Type<A>) {
+    if (tensor) return;
     const dim3 blocks(grid((rows + kRows - 1) / kRows), unsigned(pieces));
     dots_kernel<A><<<blocks, 32 * kWarps, kBytes, call.stream()>>>(rows_of<A>(streams), rows_of<float>(fn), rows,
                                                                    columns, int(outputs), partial);
   });
   const auto finish = [&]<int C>(std::integral_constant<int, C>) {
-    finish_kernel<C><<<grid((rows + 3) / 4), 128, 0, call.stream()>>>(
-        partial, pieces, rows, columns, scale, base, op.iterations, double(op.sinkhorn_eps), op.norm_eps, rows_of(pre),
-        rows_of(post), rows_of(comb));
+    launch_early(call, finish_kernel<C>, grid((rows + kFinishRows - 1) / kFinishRows), 32 * kFinishRows, 0,
+                 static_cast<const float*>(partial), pieces, rows, columns, scale, base, op.iterations,
+                 double(op.sinkhorn_eps), op.norm_eps, rows_of(pre), rows_of(post), rows_of(comb));
   };
   switch (count) {
     case 1: return finish(std::integral_constant<int, 1>{});
