@@ -124,6 +124,12 @@ struct Linear {
   int groups = 1;
 };
 
+/// A product of which only a part is asked for: what chooses between kernels looks at the whole, so that a row's bits
+/// are those of the whole. The part's weights lie elsewhere in every call.
+struct WholeProduct {
+  int64_t rows = 0, experts = 0;  // 0: it is all there
+};
+
 /// out[a] = x[x_row[a]] . weights[e]^T for the assignments a in [begin[e], begin[e + 1]).            model.md 8
 struct GroupedLinear {
   Matrix x;                         // [rows, K]
@@ -131,6 +137,7 @@ struct GroupedLinear {
   View<const int32_t, 1> begin;     // [experts + 1]
   std::span<const Matrix> weights;  // [experts] of [N, K]
   AnyViewMut out;                   // [assignments, N] f32 or bf16
+  WholeProduct whole = {};
 };
 
 /// out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight.                                                 model.md 0

@@ -74,7 +74,7 @@ Result<Buffer> allocate_device(int64_t bytes) {
   });
 }
 
-Result<Buffer> allocate_shared(int64_t bytes) {
+Result<Buffer> allocate_host(int64_t bytes) {
   if (bytes <= 0) return Buffer();
   void* memory = nullptr;
   if (cudaHostAlloc(&memory, size_t(bytes), cudaHostAllocPortable | cudaHostAllocMapped) != cudaSuccess) {
@@ -82,7 +82,6 @@ Result<Buffer> allocate_shared(int64_t bytes) {
     return Error{ErrorCode::out_of_memory, "the machine refuses to pin " + std::to_string(bytes) + " bytes of memory",
                  "--backend cuda", "raise the limit of locked memory (ulimit -l), or free memory"};
   }
-  std::memset(memory, 0, size_t(bytes));
   allocations().add(memory, bytes);
   return Buffer(memory, bytes, [](void* given, int64_t) {
     allocations().remove(given);
@@ -115,6 +114,12 @@ void settle_migrating(cudaStream_t stream) {
   for (const auto& [memory, bytes] : migrating().bytes_at) {
     expect(cudaMemPrefetchAsync(reinterpret_cast<void*>(memory), size_t(bytes), here, 0, stream), "moving pages");
   }
+}
+
+Result<Buffer> allocate_shared(int64_t bytes) {
+  auto memory = allocate_host(bytes);
+  if (memory.ok() && memory->data() != nullptr) std::memset(memory->data(), 0, size_t(bytes));
+  return memory;
 }
 
 bool is_reachable(const void* memory) { return allocations().hold(memory); }

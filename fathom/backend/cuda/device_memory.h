@@ -17,6 +17,8 @@ Result<Buffer> allocate_device(int64_t bytes);
 /// Zero-filled, page-locked host memory under one address for both sides. The GPU reads it over the bus (about
 /// 50 GB/s): for small arrays and for what the processor reads. Errors: out_of_memory.
 Result<Buffer> allocate_shared(int64_t bytes);
+/// The same, not cleared: gigabytes of weights are written anyway. Pinning takes a second for 2 to 3 GB.
+Result<Buffer> allocate_host(int64_t bytes);
 /// Memory whose pages lie where they were touched last; settle_migrating() brings all of it to the GPU, in the stream's
 /// order. Errors: out_of_memory.
 Result<Buffer> allocate_migrating(int64_t bytes);

@@ -43,7 +43,9 @@ bool same(const Kept& kept, std::span<const Matrix> weights) {
   return true;
 }
 
-ExpertTable staged(Call& call, std::span<const Matrix> weights) {
+}  // namespace
+
+ExpertTable passing_experts(Call& call, std::span<const Matrix> weights) {
   std::vector<WeightPointers> experts;
   ExpertTable out;
   out.aligned = true;
@@ -57,8 +59,6 @@ ExpertTable staged(Call& call, std::span<const Matrix> weights) {
   return out;
 }
 
-}  // namespace
-
 ExpertTable expert_table(Call& call, std::span<const Matrix> weights) {
   AllKept& all = all_kept();
   const std::scoped_lock lock(all.mutex);
@@ -70,11 +70,11 @@ ExpertTable expert_table(Call& call, std::span<const Matrix> weights) {
   }
   for (const Matrix& weight : weights) {
     if (!is_reachable(weight.values.data) || (weight.scales.data != nullptr && !is_reachable(weight.scales.data))) {
-      return staged(call, weights);
+      return passing_experts(call, weights);
     }
   }
   auto device = allocate_device(int64_t(weights.size() * sizeof(WeightPointers)));
-  if (!device) return staged(call, weights);
+  if (!device) return passing_experts(call, weights);
   // Who reads the old addresses is done first: copy() comes after everything that was queued.
   if (all.by_place.size() >= kMostKept) {
     all.by_place.clear();

@@ -18,4 +18,7 @@ struct ExpertTable {
 /// for this call.
 ExpertTable expert_table(Call& call, std::span<const Matrix> weights);
 
+/// Of weights that lie elsewhere in the next call: their addresses travel with this one.
+ExpertTable passing_experts(Call& call, std::span<const Matrix> weights);
+
 }  // namespace fathom::cuda

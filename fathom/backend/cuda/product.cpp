@@ -83,19 +83,19 @@ bool fits_many(const Product& p) {
 namespace {
 
 template <DType Weight>
-void launch_arranged(Call& call, const Product& p, int x_rows) {
-  if (x_rows == kPairRowStep) return launch_pair_product<Weight>(call, p);
+void launch_arranged(Call& call, const Product& p, int x_rows, WholeProduct whole) {
+  if (x_rows == kPairRowStep) return launch_pair_product<Weight>(call, p, whole);
   launch_many_product<Weight>(call, p, x_rows);
 }
 
-void run_many_product(Call& call, Product p, int x_rows) {
+void run_many_product(Call& call, Product p, int x_rows, WholeProduct whole) {
   auto* tiles = call.workspace<uint8_t>(arranged_rows(p, x_rows) * p.k * p.groups * 2);
   arrange_tiles(call.stream(), p, x_rows, tiles);
   p.x = tiles;
   switch (p.weight_type) {
-    case DType::bf16: return launch_arranged<DType::bf16>(call, p, x_rows);
-    case DType::f8_e4m3: return launch_arranged<DType::f8_e4m3>(call, p, x_rows);
-    default: return launch_arranged<DType::f4_e2m1>(call, p, x_rows);
+    case DType::bf16: return launch_arranged<DType::bf16>(call, p, x_rows, whole);
+    case DType::f8_e4m3: return launch_arranged<DType::f8_e4m3>(call, p, x_rows, whole);
+    default: return launch_arranged<DType::f4_e2m1>(call, p, x_rows, whole);
   }
 }
 
@@ -110,18 +110,19 @@ void run_many_product(Call& call, Product p, int x_rows) {
 //   codes    Q8 x FP8 or FP4, any number of rows; the bits of `few`
 //   tensor   bf16 or Q8 (widened first) x bf16, FP8, FP4
 //   float    all else
-void run_product(Call& call, Product p) {
+void run_product(Call& call, Product p, WholeProduct whole) {
   if (p.rows == 0 || p.n == 0) return;
+  const bool grouped = p.begin != nullptr;
+  if (whole.experts == 0) whole = {p.rows, grouped ? p.expert_count : p.groups};
   if (!fits_tensor_cores(p)) return launch_float_product(call, p);
-  const bool few_first = p.begin == nullptr && fits_few(p) && few_rows_are_faster(p.rows, p.n, p.k);
+  const bool few_first = !grouped && fits_few(p) && few_rows_are_faster(p.rows, p.n, p.k);
   if (fits_many(p) && !few_first) {
-    const int weights = p.begin != nullptr ? p.expert_count : p.groups;
-    const int64_t rows = p.begin != nullptr ? p.rows / p.expert_count : p.rows;
-    const int x_rows = many_rows_tile(rows, p.n / p.groups, weights, call.batch_invariant());
-    if (x_rows > 0) return run_many_product(call, p, x_rows);
+    const int64_t rows = grouped ? whole.rows / whole.experts : p.rows;
+    const int x_rows = many_rows_tile(rows, p.n / p.groups, whole.experts, call.batch_invariant());
+    if (x_rows > 0) return run_many_product(call, p, x_rows, whole);
   }
   if (fits_few(p)) {
-    const int x_rows = p.begin != nullptr ? few_rows_of_experts(p.rows, p.expert_count) : few_rows(p.rows);
+    const int x_rows = grouped ? few_rows_of_experts(whole.rows, whole.experts) : few_rows(p.rows);
     const auto launch =
         p.weight_type == DType::f8_e4m3 ? launch_few_product<DType::f8_e4m3> : launch_few_product<DType::f4_e2m1>;
     if (x_rows > 0 && launch(call, p, x_rows)) return;
@@ -147,6 +148,8 @@ void run_product(Call& call, Product p) {
   launch_tensor_product(call, p);
 }
 
+void run_product(Call& call, Product p) { run_product(call, p, WholeProduct{}); }
+
 void linear(Queue& queue, const Linear& op) {
   check(op.x.cols() == op.weight.cols() * op.groups, "the inputs of a product have the same columns");
   if (op.x.rows() == 0 || op.weight.rows() == 0) return;
@@ -158,7 +161,8 @@ void grouped_linear(Queue& queue, const GroupedLinear& op) {
   if (op.out.rows == 0 || op.weights.empty()) return;
   Call call(queue, "grouped_linear");
   const Matrix x = call.in(op.x);
-  const ExpertTable table = expert_table(call, op.weights);
+  const bool part = op.whole.experts > 0;
+  const ExpertTable table = part ? passing_experts(call, op.weights) : expert_table(call, op.weights);
   Product p = product_of(x, op.weights[0], call.out(op.out), 1);
   p.rows = op.out.rows;
   p.weight = table.first;
@@ -169,7 +173,7 @@ void grouped_linear(Queue& queue, const GroupedLinear& op) {
   p.experts = table.on_device;
   // A weight that lies badly sends all of them to the kernel that reads byte by byte.
   if (!table.aligned) return launch_float_product(call, p);
-  run_product(call, p);
+  run_product(call, p, op.whole);
 }
 
 }  // namespace fathom::cuda

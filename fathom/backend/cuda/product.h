@@ -1,8 +1,6 @@
 // fathom/backend/cuda/product.h
 // Matrix products on the device: which kernel runs, and its arguments. All pointers are the device's.
 #pragma once
-#include <algorithm>
-
 #include "fathom/backend/cuda/call.h"
 #include "fathom/backend/cuda/tiles.h"
 
@@ -67,10 +65,9 @@ bool launch_few_product(Call& call, const Product& product, int x_rows);  // few
 /// Whether its loads can be made: as fits_codes, and x on addresses of 16 bytes. Pure.
 bool fits_few(const Product& product);
 
-/// Row tiles of a product at most: experts may each have a last one that is not full.
+/// Row tiles of a product at most.
 inline int64_t most_row_tiles(const Product& p, int x_rows) {
-  if (p.begin == nullptr) return (p.rows + x_rows - 1) / x_rows;
-  return std::min<int64_t>(p.rows, (p.rows + p.expert_count * int64_t(x_rows - 1)) / x_rows);
+  return most_row_tiles(p.rows, p.begin == nullptr ? 0 : p.expert_count, x_rows);
 }
 
 /// x as tiles in the order of the kernels for many rows, arrange_tiles.cu. x_rows: 128 or 192 of product_many.cuh, or
@@ -84,15 +81,17 @@ inline int64_t arranged_rows(const Product& p, int x_rows) { return most_row_til
 /// arrange_tiles made.
 template <DType Weight>
 void launch_many_product(Call& call, const Product& product, int x_rows);  // many_bf16.cu, many_fp8.cu, many_fp4.cu
-/// The same from 17 rows on.
+/// The same from 17 rows on. `whole`: of a grouped product, what it is a part of; how K is shared follows it.
 template <DType Weight>
-void launch_pair_product(Call& call, const Product& product);  // pairs_bf16.cu, pairs_fp8.cu, pairs_fp4.cu
+void launch_pair_product(Call& call, const Product& product, WholeProduct whole);  // pairs_bf16.cu and so on
 /// Whether these two can run it: weights as in fits_codes, or bf16 with K in steps of 64; x in Q8 or bf16; pairs of
 /// results on addresses of their size. Pure.
 bool fits_many(const Product& product);
 
 /// Runs one of them.
 void run_product(Call& call, Product product);
+/// The same of a part of a grouped product.
+void run_product(Call& call, Product product, WholeProduct whole);
 
 /// The arguments of a plain product of device views.
 Product product_of(const Matrix& x, const Matrix& weight, const AnyViewMut& out, int groups);

@@ -502,7 +502,7 @@ PairClusters pair_clusters() {
 }
 
 template <DType Type>
-void launch_pair_product(Call& call, const Product& p) {
+void launch_pair_product(Call& call, const Product& p, WholeProduct whole) {
   using Shape = PairShape<Type>;
   static const PairClusters clusters = pair_clusters<Type>();
   PairTiles tiles;
@@ -516,7 +516,7 @@ void launch_pair_product(Call& call, const Product& p) {
                 (reinterpret_cast<uintptr_t>(p.out) | uintptr_t(p.out_stride * 2)) % 8 == 0;
   // How many rows each expert has is known on the device only: here, half of them have a row tile that is not full.
   const int64_t row_tiles = p.begin == nullptr ? int64_t(tiles.row_tiles) * p.groups
-                                               : divide_up(p.rows, kPairRows) + divide_up(p.expert_count, 2);
+                                               : divide_up(whole.rows, kPairRows) + divide_up(whole.experts, 2);
   tiles.parts = pair_parts(row_tiles * tiles.pair_tiles, tiles.steps / Shape::kUnit, clusters);
   const int64_t most = most_row_tiles(p, kPairRows) * p.groups * tiles.pair_tiles;
   cudaLaunchAttribute attributes[2];

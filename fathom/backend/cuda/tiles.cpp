@@ -67,4 +67,24 @@ int pair_parts(int64_t tiles, int64_t steps, const PairClusters& clusters) {
   return best;
 }
 
+int64_t most_row_tiles(int64_t rows, int64_t experts, int64_t x_rows) {
+  if (experts == 0) return divide_up(rows, x_rows);
+  return std::min<int64_t>(rows, (rows + experts * (x_rows - 1)) / x_rows);
+}
+
+int64_t product_workspace_bytes(const ProductShape& p, bool batch_invariant) {
+  const bool grouped = p.experts > 0;
+  const int64_t all = grouped ? p.assignments : p.rows, weights = grouped ? p.experts : p.groups, n = p.n / p.groups;
+  if (all == 0) return 0;
+  if (grouped || !few_rows_are_faster(all, p.n, p.columns / p.groups)) {
+    if (const int tile = many_rows_tile(grouped ? all / weights : all, n, weights, batch_invariant); tile > 0) {
+      return most_row_tiles(all, p.experts, tile) * tile * p.columns * 2;
+    }
+  }
+  if ((grouped ? few_rows_of_experts(all, weights) : few_rows(all)) > 0) return 0;
+  const int64_t parts = segments(p.columns / p.groups);
+  const bool split = product_tile(grouped ? divide_up(all, weights) : all, n, weights).split;
+  return p.rows * p.columns * 2 + (split && parts > 1 ? parts * all * p.n * int64_t(sizeof(float)) : 0);
+}
+
 }  // namespace fathom::cuda

@@ -5,6 +5,8 @@
 #pragma once
 #include <cstdint>
 
+#include "fathom/backend/workspace.h"
+
 namespace fathom::cuda {
 
 /// Threads of a block that works on one row of `items` (vectors or elements): a power of two of 32 to `most`.
@@ -73,6 +75,12 @@ struct PairClusters {
 /// Pairs of blocks that share a tile, a part of K each, so that few tiles use the whole GPU: 1, 2 or 4. `tiles`: of a
 /// pair, all of them; `steps`: of K, 128 columns each (bf16: 64), which stay together.
 int pair_parts(int64_t tiles, int64_t steps, const PairClusters& clusters);
+
+/// Row tiles of a product at most: experts may each have a last one that is not full. `experts` 0: one weight.
+int64_t most_row_tiles(int64_t rows, int64_t experts, int64_t x_rows);
+
+/// Bytes of the workspace: x as the chosen kernel reads it (product.cpp), and sums of segments.
+int64_t product_workspace_bytes(const ProductShape& product, bool batch_invariant);
 
 /// Columns of a row that one block of the stream-mix product sums; the segments are added in rising order.
 inline constexpr int64_t kMixSegment = 1280;

@@ -107,5 +107,21 @@ TEST(TilesTest, FewTilesAreSharedSoThatTheyUseTheWholeGpu) {
   EXPECT_EQ(pair_parts(9, 40, {{66, 0, 0}}), 1) << "a device without large clusters";
 }
 
+// 8,192 rows of V4.1 Flash: six assignments each of 5,120 columns, and for each of 384 experts a last tile of up to 127
+// rows that nobody has.
+TEST(TilesTest, ProductsTakeAWorkspaceOfTheirInputsAsTheKernelReadsThem) {
+  const ProductShape experts{.rows = 8192, .assignments = 49152, .experts = 384, .n = 2304, .columns = 5120};
+  const int64_t tiles = (49152 + 384 * 127) / 128;
+  EXPECT_EQ(many_rows_tile(128, 2304, 384, false), 128);
+  EXPECT_EQ(product_workspace_bytes(experts, false), tiles * 128 * 5120 * 2);
+  EXPECT_EQ(product_workspace_bytes(experts, true), 8192 * 5120 * 2) << "codes of the rows as they are";
+  const ProductShape groups{.rows = 8192, .n = 8192, .columns = 32768, .groups = 8};
+  EXPECT_EQ(product_workspace_bytes(groups, false), (8192 + 191) / 192 * 192 * int64_t(32768) * 2);
+  EXPECT_EQ(product_workspace_bytes({.rows = 64, .n = 5120, .columns = 8192}, true), 0) << "read as they lie";
+  EXPECT_EQ(product_workspace_bytes({.rows = 70, .n = 5120, .columns = 8192}, false), 96 * 8192 * 2);
+  EXPECT_EQ(product_workspace_bytes({.rows = 96, .n = 384, .columns = 5120}, true),
+            96 * 5120 * 2 + segments(5120) * 96 * 384 * 4);
+}
+
 }  // namespace
 }  // namespace fathom::cuda

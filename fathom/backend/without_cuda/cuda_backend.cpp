@@ -1,5 +1,6 @@
 // What a build without CUDA has in place of cuda/: the answer that it lacks it.
 #include "fathom/backend/backend.h"
+#include "fathom/backend/copy_lane.h"
 #include "fathom/backend/instruments.h"
 #include "fathom/backend/recorder.h"
 
@@ -12,5 +13,7 @@ Result<Backend> cuda_backend() {
 
 Instruments cuda_instruments() { return {}; }
 Recorder cuda_recorder() { return {}; }
+Result<std::unique_ptr<CopyLane>> cuda_copy_lane() { return cuda_backend().error(); }
+Result<Buffer> cuda_allocate_host(int64_t) { return cuda_backend().error(); }
 
 }  // namespace fathom
