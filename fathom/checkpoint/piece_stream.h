@@ -37,13 +37,17 @@ struct StreamOptions {
 
 /// Since the start, but for resident_bytes. Any of them may be a step old.
 struct StreamStatistics {
-  int64_t uses = 0;            // pieces handed out by next()
-  int64_t hits = 0;            // of them, resident when they were wanted
-  int64_t loaded_bytes = 0;    // of the others
-  int64_t disk_bytes = 0;      // of those, not in the page cache: what the disk read; all where the kernel does not say
-  int64_t evictions = 0;       // pieces
-  int64_t waits = 0;           // calls of next() that had to wait
-  double wait_seconds = 0;     // in them
+  int64_t uses = 0;          // pieces handed out by next()
+  int64_t hits = 0;          // of them, resident when they were wanted
+  int64_t loaded_bytes = 0;  // of the others
+  int64_t disk_bytes = 0;    // of those, not in the page cache: what the disk read; all where the kernel does not say
+  int64_t evictions = 0;     // pieces
+  int64_t waits = 0;         // calls of next() that had to wait
+  double wait_seconds = 0;   // in them
+  // Of experts in host memory (model/moe/expert_slots.h). Nobody counts the seconds that a device waits for copies.
+  bool over_bus = false;  // copied into a device's memory instead of mapped; then `waits` counts products behind copies
+  int64_t guesses = 0;    // copies that began before a gate had chosen
+  int64_t guesses_used = 0;    // of them, wanted then
   int64_t resident_bytes = 0;  // now
   int64_t limit_bytes = 0;
 };

@@ -302,7 +302,13 @@ std::string stats_text(const Usage& u, int64_t answers) {
 
 std::string stats_text(const StreamStatistics& s) {
   std::string out = "experts        " + with_commas(s.uses) + " used, ";
-  if (s.uses > 0) out += fixed(100 * double(s.hits) / double(s.uses), 1) + " % of them in memory; ";
+  const std::string where = s.over_bus ? "on the device" : "in memory";
+  if (s.uses > 0) out += fixed(100 * double(s.hits) / double(s.uses), 1) + " % of them " + where + "; ";
+  if (s.over_bus) {
+    return out + size_text(s.loaded_bytes) + " over the bus, " + with_commas(s.guesses) + " of them ahead of a gate, " +
+           with_commas(s.guesses_used) + " rightly; " + size_text(s.resident_bytes) + " of at most " +
+           size_text(s.limit_bytes) + " there\n";
+  }
   return out + size_text(s.loaded_bytes) + " brought, " + size_text(s.disk_bytes) + " of it by the disk; waited " +
          duration_text(s.wait_seconds) + "; " + size_text(s.resident_bytes) + " of at most " +
          size_text(s.limit_bytes) + " in memory\n";

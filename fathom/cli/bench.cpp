@@ -309,7 +309,9 @@ Result<StepBench> open_bench(const Settings& s, const Common& common, const Load
   options.batch_invariant = s.engine.batch_invariant;
   options.step_rows = s.engine.step_rows;
   options.per_operation = s.per_operation;
-  options.stream = stream_options(s.engine);
+  const auto placement = placement_of(s.engine, model, common);
+  if (!placement) return placement.error();
+  options.placement = *placement;
   for (const StepCase& c : cases) {
     const int64_t most = c.cached + (c.decode ? (c.length + 1) * (1 + c.drafts) + 1 : c.length);
     options.context = std::max(options.context, most);

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <vector>
 
+#include "fathom/backend/instruments.h"
 #include "fathom/base/thread_pool.h"
 #include "fathom/base/toml.h"
 #include "fathom/cli/machine.h"
 #include "fathom/cli/option_value.h"
+#include "fathom/cli/stream_speed.h"
 
 namespace fathom::cli {
 namespace {
@@ -66,8 +68,8 @@ double measured_bandwidth(int threads) {
 Result<Hardware> parse_hardware(std::string_view toml, const std::string& where) {
   const auto tree = parse_toml(toml, where);
   if (!tree) return tree.error();
-  const std::vector<std::string> known = {"name",       "kind", "memory", "bandwidth", "flops_fp8",
-                                          "flops_bf16", "link", "disk",   "measured",  "devices"};
+  const std::vector<std::string> known = {"name", "kind", "memory",    "bandwidth",   "flops_fp8", "flops_bf16",
+                                          "link", "disk", "host_link", "host_memory", "measured",  "devices"};
   Hardware hardware;
   for (const auto& [key, value] : tree->fields) {
     if (!std::count(known.begin(), known.end(), key)) {
@@ -77,7 +79,7 @@ Result<Hardware> parse_hardware(std::string_view toml, const std::string& where)
     }
     if (key == "name" || key == "kind") {
       if (!value.is_string()) return bad_key(where, key, "is no text", "put it in quotes");
-      if (key == "name") hardware.name = value.text;
+      (key == "name" ? hardware.name : hardware.kind) = value.text;
       continue;
     }
     if (key == "measured") {
@@ -96,6 +98,8 @@ Result<Hardware> parse_hardware(std::string_view toml, const std::string& where)
     if (key == "flops_bf16") hardware.flops_bf16 = *amount;
     if (key == "link") hardware.link_bytes_per_second = *amount;
     if (key == "disk") hardware.disk_bytes_per_second = *amount;
+    if (key == "host_link") hardware.host_link_bytes_per_second = *amount;
+    if (key == "host_memory") hardware.host_memory_bytes = int64_t(*amount);
     if (key == "devices") hardware.devices = std::max(1, int(*amount));
   }
   for (const auto& [key, amount] : {std::pair<const char*, double>{"memory", double(hardware.memory_bytes)},
@@ -131,10 +135,31 @@ Result<Hardware> named_hardware(const std::string& text) {
                    joined(names, "and") + "; others are described with --hardware FILE.toml"};
 }
 
+Result<Hardware> this_device(const Backend& backend) {
+  const Machine machine = read_machine();
+  Hardware hardware;
+  hardware.name = backend.detail;
+  hardware.kind = "gpu";
+  hardware.memory_bytes = instruments_of(backend).free_bytes();
+  hardware.host_memory_bytes = usable_memory_bytes(machine);
+  const auto queue = backend.open_queue(1);
+  if (!queue) return queue.error();
+  const auto peaks = instruments_of(backend).peaks(**queue);
+  if (!peaks) return peaks.error();
+  hardware.bytes_per_second = peaks->memory;
+  hardware.flops_bf16 = hardware.flops_fp8 = peaks->bf16;  // FP8 and FP4 weights are multiplied as f16 and BF16
+  const auto link = measure_host_link(backend);
+  if (!link) return link.error();
+  hardware.host_link_bytes_per_second = *link;
+  hardware.bandwidth_from = hardware.flops_from = "measured";
+  return hardware;
+}
+
 Hardware this_machine(int threads) {
   const Machine machine = read_machine();
   Hardware hardware;
   hardware.name = machine.processor.empty() ? "this machine" : machine.processor;
+  hardware.kind = "cpu";
   hardware.memory_bytes = usable_memory_bytes(machine);
   hardware.bytes_per_second = measured_bandwidth(threads);
   hardware.bandwidth_from = "measured";

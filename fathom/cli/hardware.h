@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "fathom/backend/backend.h"
 #include "fathom/base/result.h"
 #include "fathom/model/speed_plan.h"
 
@@ -23,6 +24,10 @@ Result<Hardware> parse_hardware(std::string_view toml, const std::string& where)
 
 /// "4xH200" or "H200": so many of a known device. Errors: usage with the known names.
 Result<Hardware> named_hardware(const std::string& text);
+
+/// This computer's device, and the bus to it: what is free of its memory, and rates that are measured (about a second).
+/// Errors: out_of_memory, failed.
+Result<Hardware> this_device(const Backend& backend);
 
 /// This computer's processors and memory. Bandwidth is measured (about 0.1 s), arithmetic is the processor's bound.
 Hardware this_machine(int threads);

@@ -136,16 +136,16 @@ std::vector<Option> engine_options(EngineSettings& s) {
        .target = &s.memory_limit},
       {.name = "experts",
        .value = "PLACE",
-       .help = "where expert weights live: disk = read as they are chosen",
+       .help = "where expert weights live: ram = copied to the device as they are "
+               "chosen, disk = read from their files (cpu)",
        .fallback = "device",
        .group = memory,
        .target = &s.experts,
-       .choices = {"device", "disk"},
-       .later = {"ram"}},
+       .choices = {"device", "ram", "disk"}},
       {.name = "resident-limit",
        .value = "SIZE",
-       .help = "--experts disk: most memory that they may take, e.g. 8GiB",
-       .fallback = "half of what is free, less other weights",
+       .help = "--experts ram, disk: most of the device's memory, or of memory, that they take, e.g. 8GiB",
+       .fallback = "half of what is free beside other weights",
        .group = memory,
        .target = &s.resident_limit},
       {.name = "drop-behind",
@@ -154,12 +154,11 @@ std::vector<Option> engine_options(EngineSettings& s) {
        .target = &s.drop_behind},
       {.name = "engram",
        .value = "PLACE",
-       .help = "where Engram tables live: disk = mapped file",
-       .fallback = "disk",
+       .help = "where Engram tables live: ram = read over the bus, disk = mapped file",
+       .fallback = "disk; device for a model without files",
        .group = memory,
        .target = &s.engram,
-       .choices = {"disk"},
-       .later = {"device", "ram"}},
+       .choices = {"device", "ram", "disk"}},
       {.name = "step-rows",
        .value = "N",
        .help = "prompt rows of a step; longer prompts go in pieces",
@@ -219,25 +218,53 @@ std::vector<Option> engine_options(EngineSettings& s) {
 }
 
 Result<void> check_stream_options(const EngineSettings& s) {
-  for (const auto& [given, name] :
-       {std::pair(s.resident_limit.has_value(), "--resident-limit"), std::pair(s.drop_behind, "--drop-behind")}) {
-    if (given && s.experts != "disk") {
-      return Error{ErrorCode::usage, "only experts on disk are brought and dropped", name, "add --experts disk"};
-    }
+  if (s.resident_limit && s.experts == "device") {
+    return Error{ErrorCode::usage, "only experts that live elsewhere are brought", "--resident-limit",
+                 "add --experts ram or --experts disk"};
+  }
+  if (s.drop_behind && s.experts != "disk") {
+    return Error{ErrorCode::usage, "only experts on disk are dropped", "--drop-behind", "add --experts disk"};
   }
   return {};
 }
 
-std::optional<StreamOptions> stream_options(const EngineSettings& s) {
-  if (s.experts != "disk") return {};
+Placement placement_of(const EngineSettings& s, bool in_files) {
+  Placement placement;
+  placement.experts = place_of(s.experts).value_or(Place::device);
+  placement.engram = place_of(s.engram.value_or(in_files ? "disk" : "device")).value_or(Place::disk);
   // 0 stands for a limit that nobody named; one byte is refused as any other that is too small.
-  return StreamOptions{s.resident_limit ? std::max<int64_t>(s.resident_limit->count, 1) : 0, s.drop_behind};
+  placement.stream = {s.resident_limit ? std::max<int64_t>(s.resident_limit->count, 1) : 0, s.drop_behind};
+  return placement;
+}
+
+Result<Placement> placement_of(const EngineSettings& s, const LoadedModel& model, const Common& common) {
+  if (auto right = check_stream_options(s); !right) return right.error();
+  const bool in_files = !common.model.empty() && !is_synthetic(common.model);
+  const Placement placement = placement_of(s, in_files);
+  const auto backend = open_backend(common.backend);
+  if (!backend) return backend.error();
+  if (backend->memory.host_visible) {
+    const std::string here = "the weights of backend " + backend->name + " lie in memory already";
+    if (placement.experts == Place::ram) {
+      return Error{ErrorCode::usage, here, "--experts ram",
+                   "leave the option out, or use --experts disk where they do not fit"};
+    }
+    if (s.engram && placement.engram != Place::disk) {
+      return Error{ErrorCode::usage, here + " or are mapped", "--engram " + *s.engram, "leave the option out"};
+    }
+  } else if (placement.experts == Place::disk) {
+    return Error{ErrorCode::usage, "backend " + backend->name + " does not read mapped files", "--experts disk",
+                 "use --experts ram, which keeps them in host memory, or --backend cpu"};
+  } else if (model.draw_seed && placement.engram == Place::disk) {
+    return Error{ErrorCode::usage, "drawn weights lie in no file", "--engram disk",
+                 "use --engram device or ram, or leave the option out"};
+  }
+  return placement;
 }
 
 EngineOptions to_engine_options(const EngineSettings& s, const Common& common) {
   EngineOptions options;
   options.backend = common.backend;
-  options.stream_experts = stream_options(s);
   options.threads = int(common.threads.value_or(0));
   if (s.numerics) options.numerics = numerics_of(*s.numerics);
   options.context = s.context.value_or(0);
@@ -266,8 +293,10 @@ Result<Engine> open_engine(const LoadedModel& model, const EngineSettings& setti
     return Error{ErrorCode::not_found, "no tokenizer.json", model.name,
                  "copy it from the published checkpoint: Engram layers hash by its vocabulary"};
   }
-  if (auto right = check_stream_options(settings); !right) return right.error();
+  const auto placement = placement_of(settings, model, common);
+  if (!placement) return placement.error();
   EngineOptions options = to_engine_options(settings, common);
+  options.placement = *placement;
   const ModelConfig& config = model.opened.config;
   // A synthetic model may have fewer rows than its tokenizer has tokens: it says nothing that a constraint could hold.
   if (model.tokenizer && model.tokenizer->size() <= config.vocab_size) {

@@ -46,7 +46,8 @@ struct EngineSettings {
   std::string drafts = "auto";
   bool batch_invariant = false;
   bool no_prefix_cache = false;
-  std::string experts = "device", engram = "disk";
+  std::string experts = "device";
+  std::optional<std::string> engram;
   std::optional<Bytes> memory_limit, resident_limit;
   bool drop_behind = false;
   // Set by a server: what the engine tells of itself, besides events.
@@ -59,10 +60,13 @@ struct EngineSettings {
 };
 /// Bound to `settings`; with those that later issues bring, marked planned.
 std::vector<Option> engine_options(EngineSettings& settings);
-/// --experts disk and what belongs to it; nothing for other places.
-std::optional<StreamOptions> stream_options(const EngineSettings& settings);
 /// Errors: usage for an option of streaming without it.
 Result<void> check_stream_options(const EngineSettings& settings);
+/// Where the weights shall live; --engram left out: on the device where there is no file, else in the files.
+Placement placement_of(const EngineSettings& settings, bool in_files);
+/// The same of a model, for the backend that will run it. Errors: usage for what check_stream_options() refuses and for
+/// a place that this backend does not have; those of open_backend.
+Result<Placement> placement_of(const EngineSettings& settings, const LoadedModel& model, const Common& common);
 EngineOptions to_engine_options(const EngineSettings& settings, const Common& common);
 
 /// Opens the engine and, at --log-level info, says what was opened. Errors: those of Engine::open.

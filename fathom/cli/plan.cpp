@@ -39,7 +39,8 @@ struct Part {
 /// What is predicted instead of bounds when experts are streamed.
 struct StreamPlan {
   StreamHardware hardware;
-  std::string from;  // "measured", "bound"
+  std::string from;       // "measured", "bound"
+  bool over_bus = false;  // from host memory to a device, not from disk
   StreamPrediction prompt, one, all;
 };
 
@@ -47,23 +48,32 @@ struct Plan {
   std::string model;
   Hardware hardware;
   std::vector<Part> parts;
+  Placement placement;
   int64_t device_bytes = 0;  // weights, activations and reserve: all but the cache
+  int64_t host_bytes = 0;    // weights in host memory
   int64_t limit_bytes = 0;   // of a device
   CacheDemand demand;        // of a rank
   CacheDemand least;         // the same with one sequence
   int64_t sequences = 0;     // of all ranks
   Prediction first_token, step;
-  std::optional<StreamPlan> stream;  // experts are read from disk as they are chosen
+  std::optional<StreamPlan> stream;  // experts are brought from disk or host memory as they are chosen
   int64_t prompt = 0;
+  /// Of all ranks, which share the host. A sixteenth of it is not for weights.
+  bool host_fits() const {
+    const int64_t host = hardware.host_memory_bytes;
+    return host <= 0 || host_bytes * hardware.devices <= host / 16 * 15;
+  }
   bool weights_mapped = false;  // on a CPU weights may stay on disk and be read as needed
-  bool predictable = true;      // expert weights lie in device memory, or on a disk whose speed is known
+  bool predictable = true;      // expert weights lie in device memory, or behind a disk or bus whose speed is known
   int64_t model_context = 0;
-  int64_t resident_bytes = 0;  // of routed experts on disk, what stays in memory
+  int64_t resident_bytes = 0;  // of routed experts elsewhere, what stays where operations run
 };
 
-/// Weights of one rank by group: routed experts are split, the rest is on every rank.
-void add_weights(Plan& plan, const ModelConfig& config, const Settings& s) {
+/// Weights of one rank by group: routed experts are split, the rest is on every rank. Experts of draft stages lie with
+/// the others where those are not on the device.
+void add_weights(Plan& plan, const ModelConfig& config) {
   const int ranks = plan.hardware.devices;
+  const Placement& placement = plan.placement;
   std::array<int64_t, kWeightGroups> bytes{};
   int64_t draft_experts = 0;
   for (const TensorSpec& tensor : tensor_list(config)) {
@@ -75,18 +85,21 @@ void add_weights(Plan& plan, const ModelConfig& config, const Settings& s) {
     }
   }
   const auto share = [&](int64_t whole) { return (whole + ranks - 1) / ranks; };
+  const auto home = placement.experts == Place::device ? WeightGroup::dspark : WeightGroup::routed_experts;
   for (int g = 0; g < kWeightGroups; ++g) {
     const auto group = WeightGroup(g);
     int64_t size = bytes[size_t(g)];
     if (group == WeightGroup::routed_experts) size = share(size);
-    if (group == WeightGroup::dspark) size += share(draft_experts);
+    if (group == home) size += share(draft_experts);
     if (size == 0) continue;
-    std::string where = "device";
-    if (group == WeightGroup::routed_experts) where = s.engine.experts;
-    if (group == WeightGroup::engram_tables) where = s.engine.engram;
+    Place place = Place::device;
+    if (group == WeightGroup::routed_experts) place = placement.experts;
+    if (group == WeightGroup::engram_tables) place = placement.engram;
     const bool split = ranks > 1 && group == WeightGroup::routed_experts;
-    plan.parts.push_back({name_of(group), size, where + (split ? ", 1 of " + std::to_string(ranks) + " parts" : "")});
-    if (where == "device") plan.device_bytes += size;
+    plan.parts.push_back({name_of(group), size,
+                          std::string(name_of(place)) + (split ? ", 1 of " + std::to_string(ranks) + " parts" : "")});
+    if (place == Place::device) plan.device_bytes += size;
+    if (place == Place::ram) plan.host_bytes += size;
   }
 }
 
@@ -94,8 +107,17 @@ int64_t all_expert_bytes(const ModelConfig& config) {
   return config.num_hidden_layers * int64_t(config.n_routed_experts) * expert_page_bytes(config);
 }
 
-/// What of experts on disk stays in memory: the given limit, or what the engine would take.
+/// What of experts in RAM or on disk stays where operations run: the given limit, or what a run would take.
 Result<void> add_resident_experts(Plan& plan, const ModelConfig& config, const Settings& s) {
+  if (plan.placement.experts == Place::ram) {
+    const auto slots = expert_slots(config, plan.placement, plan.limit_bytes);
+    if (!slots) return slots.error();
+    const int64_t own = (expert_count(config) + plan.hardware.devices - 1) / plan.hardware.devices;
+    plan.resident_bytes = std::min(*slots, own) * expert_slot_bytes(config);
+    plan.parts.push_back({"slots for routed experts", plan.resident_bytes, "device"});
+    plan.device_bytes += plan.resident_bytes;
+    return {};
+  }
   const int64_t piece = expert_page_bytes(config), experts = all_expert_bytes(config);
   plan.resident_bytes =
       s.engine.resident_limit ? s.engine.resident_limit->count : plan.limit_bytes / 2 - always_read_bytes(config);
@@ -120,13 +142,17 @@ Result<double> measured_disk(const std::string& model, const ModelConfig& config
   return measure_piece_reads(expert_pieces(*checkpoint, *weights));
 }
 
-/// The machine's disk and products: measured on this one, bounds from a file. Nothing when its disk is not known.
+/// The machine's disk or bus, and products: measured on this one, bounds from a file. Nothing when neither is known.
 Result<std::optional<StreamPlan>> stream_plan(const Plan& plan, const ModelConfig& config, const Common& common) {
   StreamPlan out;
   out.hardware = stream_hardware(plan.hardware);
   out.hardware.disk_bytes_per_second = plan.hardware.disk_bytes_per_second;
   out.from = plan.hardware.bandwidth_from;
-  if (plan.weights_mapped) {
+  out.over_bus = plan.placement.experts == Place::ram;
+  if (out.over_bus) {
+    out.hardware.disk_bytes_per_second = plan.hardware.host_link_bytes_per_second;
+    out.hardware.piece_bytes = expert_slot_bytes(config);
+  } else if (plan.weights_mapped) {
     const auto disk = measured_disk(common.model, config);
     if (!disk) return disk.error();
     out.hardware.disk_bytes_per_second = *disk;
@@ -138,17 +164,18 @@ Result<std::optional<StreamPlan>> stream_plan(const Plan& plan, const ModelConfi
   return std::optional<StreamPlan>(std::move(out));
 }
 
-/// With experts on disk: what stays of them in memory takes its part, and time is simulated instead of bounded.
+/// With experts elsewhere time is simulated instead of bounded.
 Result<void> plan_streaming(Plan& plan, const ModelConfig& config, const Settings& s, const Common& common,
                             int64_t kept) {
-  if (s.engine.experts != "disk") return {};
+  if (plan.placement.experts == Place::device) return {};
   auto stream = stream_plan(plan, config, common);
   if (!stream) return stream.error();
   if (!*stream || plan.hardware.devices > 1) return {};
   StreamHardware& h = (*stream)->hardware;
   h.limit_bytes = plan.resident_bytes;
   const int64_t cache = fit_cache(plan.demand).needed_bytes;
-  if (!s.engine.drop_behind) h.page_cache_bytes = std::max<int64_t>(0, plan.limit_bytes - plan.device_bytes - cache);
+  if (!s.engine.drop_behind && !(*stream)->over_bus)
+    h.page_cache_bytes = std::max<int64_t>(0, plan.limit_bytes - plan.device_bytes - cache);
   (*stream)->prompt = predict_streamed_prefill(config, h, plan.prompt, kept, s.engine.step_rows);
   (*stream)->one = predict_streamed_decode(config, h, 1, plan.demand.context);
   (*stream)->all = predict_streamed_decode(config, h, plan.sequences, plan.demand.context);
@@ -173,8 +200,23 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
     if (!read) return read.error();
     plan.hardware = std::move(*read);
   } else {
-    plan.hardware = this_machine(int(common.threads.value_or(usable_cpus())));
-    plan.weights_mapped = true;
+    const auto backend = open_backend(common.backend);
+    if (!backend) return backend.error();
+    plan.weights_mapped = backend->memory.host_visible;
+    if (plan.weights_mapped) {
+      plan.hardware = this_machine(int(common.threads.value_or(usable_cpus())));
+    } else {
+      auto device = this_device(*backend);
+      if (!device) return device.error();
+      plan.hardware = std::move(*device);
+    }
+  }
+  // A model that a device draws lies in no file; flash-sparse stands for the checkpoint that does.
+  const bool drawn = is_synthetic(common.model) && !common.model.starts_with("synthetic:flash-sparse");
+  plan.placement = placement_of(s.engine, plan.weights_mapped || !(common.model.empty() || drawn));
+  if (plan.weights_mapped && plan.placement.experts == Place::ram) {
+    return Error{ErrorCode::usage, "on this machine's processor weights lie in memory already", "--experts ram",
+                 "leave the option out, or name a device: --gpus 1xH200"};
   }
   const int64_t context = s.engine.context.value_or(config->max_position_embeddings);
   if (context > config->max_position_embeddings) {
@@ -187,22 +229,27 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
   plan.model_context = config->max_position_embeddings;
   const int ranks = plan.hardware.devices;
   plan.sequences = s.engine.sequences.value_or(plan.weights_mapped ? 16 : 64);
-  add_weights(plan, *config, s);
+  add_weights(plan, *config);
   const int64_t mine = (plan.sequences + ranks - 1) / ranks;
   const int block = config->num_nextn_predict_layers > 0 ? config->dspark_block_size : 0;
   const int64_t drafts = parse_integer(s.engine.drafts).value_or(block);
   const int64_t rows = s.engine.step_rows + mine * (drafts + 1);
   const int64_t activations = activation_bytes(*config, rows, context);
   plan.parts.push_back({"activations of a step", activations, "device"});
+  const auto workspace_of = [&](int64_t of_rows) {
+    return plan.hardware.kind == "cpu" ? 0 : product_workspace_bytes(*config, of_rows, s.engine.batch_invariant);
+  };
+  const int64_t workspace = workspace_of(rows);
+  if (workspace > 0) plan.parts.push_back({"workspace of its products", workspace, "device"});
   plan.limit_bytes = plan.hardware.memory_bytes;
   if (s.engine.memory_limit) plan.limit_bytes = std::min(plan.limit_bytes, s.engine.memory_limit->count);
-  if (s.engine.experts == "disk") {
+  if (plan.placement.experts != Place::device) {
     if (auto added = add_resident_experts(plan, *config, s); !added) return added.error();
   }
   // What drivers, libraries and fragmentation take, and what must stay free.
   const int64_t reserve = plan.limit_bytes / 50;
   plan.parts.push_back({"reserve, 2 %", reserve, "device"});
-  plan.device_bytes += activations + reserve;
+  plan.device_bytes += activations + workspace + reserve;
 
   const CacheSizes sizes = cache_sizes(*config);
   plan.demand = {.free_bytes = plan.limit_bytes - plan.device_bytes,
@@ -212,7 +259,9 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
                  .slot_bytes = sizes.layout.slot_bytes};
   plan.least = plan.demand;
   plan.least.sequences = 1;
-  plan.least.free_bytes += activations - activation_bytes(*config, s.engine.step_rows + drafts + 1, context);
+  const int64_t least_rows = s.engine.step_rows + drafts + 1;
+  plan.least.free_bytes +=
+      activations + workspace - activation_bytes(*config, least_rows, context) - workspace_of(least_rows);
   const int64_t slots = mine * sizes.layout.slot_bytes;
   const std::string each = with_commas(mine) + (mine == 1 ? " sequence" : " sequences");
   plan.parts.push_back(
@@ -237,14 +286,19 @@ std::string stream_text(const Plan& plan) {
   using Side = Table::Side;
   const StreamPlan& s = *plan.stream;
   const auto why = [&](const StreamPrediction& p) {
-    return fixed(100 * p.hit_ratio, 0) + " % of experts in memory, " + size_text(int64_t(p.disk_bytes)) +
-           " from disk, waits " + fixed(100 * p.wait_seconds / p.seconds, 0) + " %, " + s.from;
+    return fixed(100 * p.hit_ratio, 0) + " % of experts " + (s.over_bus ? "on the device, " : "in memory, ") +
+           size_text(int64_t(p.disk_bytes)) + (s.over_bus ? " over the bus, waits " : " from disk, waits ") +
+           fixed(100 * p.wait_seconds / p.seconds, 0) + " %, " + s.from;
   };
   Table speed({{"speed"}, {"", Side::right}, {"why"}});
   speed.add({"first token of a prompt of " + with_commas(plan.prompt), duration_text(s.prompt.seconds), why(s.prompt)});
   speed.add({"tokens/s for one user", brief(1 / s.one.seconds), why(s.one)});
   speed.add(
       {"tokens/s of all " + with_commas(plan.sequences), brief(double(plan.sequences) / s.all.seconds), why(s.all)});
+  if (s.over_bus) {
+    return speed.text() + "Without drafts; gates choose uniformly. The bus from host memory brings " +
+           size_text(int64_t(s.hardware.disk_bytes_per_second)) + "/s.\n";
+  }
   return speed.text() + "Without drafts; gates choose uniformly. The disk reads " +
          size_text(int64_t(s.hardware.disk_bytes_per_second)) + "/s, " +
          (s.hardware.page_cache_bytes > 0
@@ -266,6 +320,12 @@ std::string text_of(const Plan& plan) {
   memory.add({"needed on the device", with_commas(total), size_text(total), ""});
   memory.add(
       {"there is", with_commas(plan.limit_bytes), size_text(plan.limit_bytes), fit.fits ? "fits" : "does not fit"});
+  if (plan.host_bytes > 0) {
+    memory.add({"needed in host memory", with_commas(plan.host_bytes), size_text(plan.host_bytes), ""});
+    if (const int64_t host = plan.hardware.host_memory_bytes; host > 0) {
+      memory.add({"there is", with_commas(host), size_text(host), plan.host_fits() ? "fits" : "does not fit"});
+    }
+  }
   out += memory.text();
   out += "\nWith these weights: up to " + with_commas(std::min(fit.largest_context, plan.model_context)) +
          " tokens for each of " + with_commas(plan.demand.sequences) +
@@ -274,7 +334,9 @@ std::string text_of(const Plan& plan) {
          (ranks > 1 ? " a rank" : "") + "\n\n";
   if (!plan.predictable) {
     return out + "Speed is not predicted: expert weights do not lie in the device's memory, and " +
-           (plan.hardware.devices > 1 ? "several devices share a disk.\n" : "how fast its disk reads is not known.\n");
+           (plan.hardware.devices > 1              ? "several devices share a disk or a host.\n"
+            : plan.placement.experts == Place::ram ? "how fast host memory is read is not known (host_link).\n"
+                                                   : "how fast its disk reads is not known.\n");
   }
   if (plan.stream) return out + stream_text(plan);
   Table speed({{"speed at best"}, {"", Side::right}, {"why"}});
@@ -305,6 +367,7 @@ Json json_of(const Plan& plan) {
   tree.set("memory", std::move(parts));
   tree.set("needed_bytes", Json::of(plan.device_bytes + fit.needed_bytes));
   tree.set("available_bytes", Json::of(plan.limit_bytes));
+  tree.set("host_bytes", Json::of(plan.host_bytes));
   tree.set("fits", Json::of(fit.fits));
   tree.set("largest_context", Json::of(std::min(fit.largest_context, plan.model_context)));
   tree.set("largest_sequences", Json::of(fit.largest_sequences));
@@ -321,13 +384,13 @@ Json json_of(const Plan& plan) {
       Json entry = Json::object();
       entry.set(name, Json::of(value));
       entry.set("hit_ratio", Json::of(p.hit_ratio));
-      entry.set("disk_bytes", Json::of(p.disk_bytes));
+      entry.set(plan.stream->over_bus ? "bus_bytes" : "disk_bytes", Json::of(p.disk_bytes));
       entry.set("wait_seconds", Json::of(p.wait_seconds));
       entry.set("from", Json::of(plan.stream->from));
       return entry;
     };
     const StreamPlan& s = *plan.stream;
-    tree.set("disk_bytes_per_s", Json::of(s.hardware.disk_bytes_per_second));
+    tree.set(s.over_bus ? "host_link_bytes_per_s" : "disk_bytes_per_s", Json::of(s.hardware.disk_bytes_per_second));
     tree.set("resident_limit_bytes", Json::of(s.hardware.limit_bytes));
     tree.set("page_cache_bytes", Json::of(s.hardware.page_cache_bytes));
     tree.set("first_token", streamed(s.prompt, s.prompt.seconds, "seconds"));
@@ -380,6 +443,12 @@ Result<int> run_plan(const Settings& s, const Common& common) {
   if (auto printed = print(common.json ? to_string(json_of(*plan)) + "\n" : text_of(*plan)); !printed) {
     return printed.error();
   }
+  if (!plan->host_fits()) {
+    return Error{ErrorCode::out_of_memory,
+                 "weights in host memory take " + with_commas(plan->host_bytes * plan->hardware.devices) +
+                     " bytes of " + with_commas(plan->hardware.host_memory_bytes) + ", of which 15/16 may hold weights",
+                 plan->hardware.name, "use a machine with more memory, or leave Engram tables on disk (--engram disk)"};
+  }
   if (plan->demand.free_bytes < 0) {
     const int64_t context = std::min(fit_cache(plan->least).largest_context, plan->model_context);
     std::string remedy = "no context fits; use more devices, or put experts elsewhere (--experts ram)";
@@ -428,12 +497,6 @@ Command plan_command() {
     if (option.name == "memory-limit") {
       option.help = "most that a device may give, e.g. 80GiB";
       option.fallback = "all it has";
-    }
-    // A plan is free to assume what this build cannot do yet.
-    if (option.name == "experts" || option.name == "engram") {
-      option.help = option.name == "experts" ? "where routed experts live" : "where Engram tables live";
-      option.choices = {"device", "ram", "disk"};
-      option.later.clear();
     }
     options.push_back(std::move(option));
   }

@@ -290,9 +290,9 @@ Result<StepBench> StepBench::open(const LoadedModel& loaded, const Common& commo
   state->per_operation = options.per_operation;
   if (options.per_operation) state->backend.ops = timed_operations(state->backend.ops);
   const bool device = !state->backend.memory.host_visible;
-  auto model = Model::load(
-      loaded.opened.checkpoint, state->backend,
-      {options.numerics.value_or(default_numerics(device)), loaded.token_map, options.stream, loaded.draw_seed, true});
+  auto model = Model::load(loaded.opened.checkpoint, state->backend,
+                           {options.numerics.value_or(default_numerics(device)), loaded.token_map, options.placement,
+                            loaded.draw_seed, true});
   if (!model) return model.error();
   state->model.emplace(std::move(*model));
   auto queue = state->backend.open_queue(int(common.threads.value_or(usable_cpus())));

@@ -48,7 +48,7 @@ struct StepBenchOptions {
   int64_t step_rows = 0;                  // most rows of a prompt step
   bool per_operation = false;             // times every operation too, which costs a prompt or step about 20 us, counts
                                           // its work in one run more, and measures the machine's peaks
-  std::optional<StreamOptions> stream = {};
+  Placement placement = {};
 };
 
 /// Owns model and cache; one thread.

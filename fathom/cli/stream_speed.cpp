@@ -5,7 +5,7 @@
 #include <cstring>
 #include <span>
 
-#include "fathom/backend/backend.h"
+#include "fathom/backend/copy_lane.h"
 #include "fathom/base/philox.h"
 #include "fathom/cli/median.h"
 
@@ -95,6 +95,29 @@ double measure_piece_reads(const std::vector<std::vector<MappedRange>>& pieces) 
     seconds += since(begin);
   }
   return double(stream.statistics().loaded_bytes) / std::max(seconds, 1e-9);
+}
+
+Result<double> measure_host_link(const Backend& backend) {
+  constexpr int64_t kBytes = int64_t(128) << 20, kCopies = 8;
+  const auto host = allocate_host(backend.memory, kBytes), device = backend.memory.allocate(kBytes);
+  for (const auto* memory : {&host, &device}) {
+    if (!*memory) return memory->error();
+  }
+  std::memset(host->data(), 1, size_t(kBytes));
+  const auto queue = backend.open_queue(1);
+  if (!queue) return queue.error();
+  auto lane = open_copy_lane(backend);
+  if (!lane) return lane.error();
+  double best = 0;
+  for (int round = 0; round < 3; ++round) {  // the first one wakes the bus
+    const auto begin = Clock::now();
+    int64_t last = 0;
+    for (int64_t i = 0; i < kCopies; ++i) last = (*lane)->copy(device->data(), host->data(), kBytes, 0);
+    (*lane)->await(**queue, last);
+    (*queue)->wait();
+    best = std::max(best, double(kCopies * kBytes) / since(begin));
+  }
+  return best;
 }
 
 }  // namespace fathom::cli

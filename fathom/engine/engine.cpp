@@ -57,10 +57,12 @@ Result<void> check_options(const EngineOptions& o, int block, int64_t vocabulary
 
 // What caches may take: the limit, or half of what the machine has free, less what a step computes in.
 CacheQuestion question_of(const EngineOptions& options, const ModelConfig& config, const CacheLayout& layout,
-                          int64_t available) {
+                          int64_t available, bool device) {
   const int64_t decode_rows = int64_t(options.sequences) * (options.drafts + 1);
   const int64_t context = options.context > 0 ? options.context : config.max_position_embeddings;
-  const int64_t computing = activation_bytes(config, options.step_rows + decode_rows, context);
+  const int64_t rows = options.step_rows + decode_rows;
+  const int64_t computing = activation_bytes(config, rows, context) +
+                            (device ? product_workspace_bytes(config, rows, options.batch_invariant) : 0);
   // The logits of the step and of its drafts, and what the sampler takes beside them.
   const int64_t choosing = (decode_rows + options.sequences) * config.vocab_size * int64_t(sizeof(float)) +
                            sampler_bytes(config.vocab_size, options.sequences, options.drafts);
@@ -173,7 +175,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   const bool device = !state->backend.memory.host_visible;
   if (!options.numerics) options.numerics = default_numerics(device);
   auto model = Model::load(checkpoint, state->backend,
-                           {*options.numerics, token_map, options.stream_experts, options.draw_seed, device});
+                           {*options.numerics, token_map, options.placement, options.draw_seed, device});
   if (!model) return model.error();
   state->model.emplace(std::move(*model));
   const ModelConfig& config = state->model->config();
@@ -189,8 +191,10 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   if (options.threads == 0) options.threads = usable_cpus();
   CacheLayout layout = lay_out(state->model->page_specs());
   const auto stream = state->model->stream_statistics();
-  const int64_t available = instruments_of(state->backend).free_bytes() - (stream ? stream->limit_bytes : 0);
-  auto plan = plan_cache(question_of(options, config, layout, available));
+  // Slots of experts in RAM have been taken; experts on disk are mapped as they come.
+  const bool maps = stream && !stream->over_bus;
+  const int64_t available = instruments_of(state->backend).free_bytes() - (maps ? stream->limit_bytes : 0);
+  auto plan = plan_cache(question_of(options, config, layout, available, device));
   if (!plan) return plan.error();
   options.context = plan->context;
   if (options.most_blocks > 0) {

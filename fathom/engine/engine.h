@@ -23,13 +23,12 @@ struct EngineOptions {
   std::string backend;                     // "": best present
   std::optional<Numerics> numerics = {};   // none: default_numerics of the backend
   std::optional<uint64_t> draw_seed = {};  // the checkpoint only declares its weights: ModelOptions::draw_seed
-  std::optional<StreamOptions> stream_experts = {};  // read from the checkpoint's files as gates choose them; a limit
-                                                     // of 0: what memory allows
-  int threads = 0;                                   // 0: all usable CPUs
-  int64_t context = 0;                               // longest prompt + answer; 0: what fits, at most the model's
-  int sequences = -1;                                // running at once; -1: 256 on a device, 16 else
-  int64_t step_rows = 2048;                          // prompt rows of a step beside the decode rows
-  bool separate_steps = false;                       // prompt and decode rows do not share a step (spec/engine.md 3.3)
+  Placement placement = {};                // where weights live
+  int threads = 0;                         // 0: all usable CPUs
+  int64_t context = 0;                     // longest prompt + answer; 0: what fits, at most the model's
+  int sequences = -1;                      // running at once; -1: 256 on a device, 16 else
+  int64_t step_rows = 2048;                // prompt rows of a step beside the decode rows
+  bool separate_steps = false;             // prompt and decode rows do not share a step (spec/engine.md 3.3)
   ReplayMode replay = ReplayMode::compact;
   int drafts = -1;                                      // verified drafts a round; -1: the model's whole block
   Verification verification = Verification::rejection;  // of requests that do not say

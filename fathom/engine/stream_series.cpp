@@ -6,7 +6,8 @@ namespace {
 // What grows while a stream runs, beside its seconds.
 constexpr int64_t StreamStatistics::*kCounts[] = {&StreamStatistics::uses,         &StreamStatistics::hits,
                                                   &StreamStatistics::loaded_bytes, &StreamStatistics::disk_bytes,
-                                                  &StreamStatistics::evictions,    &StreamStatistics::waits};
+                                                  &StreamStatistics::evictions,    &StreamStatistics::waits,
+                                                  &StreamStatistics::guesses,      &StreamStatistics::guesses_used};
 
 }  // namespace
 
@@ -18,9 +19,9 @@ StreamSeries::StreamSeries(Metrics& m) {
   hits_ = uses("resident"), misses_ = uses("read");
   const auto bytes = [&](const char* from) {
     return &m.counter("fathom_engine_expert_bytes_total",
-                      "Bytes of streamed experts that were mapped, by their source.", {{"from", from}});
+                      "Bytes of streamed experts that were mapped or copied, by their source.", {{"from", from}});
   };
-  disk_bytes_ = bytes("disk"), cache_bytes_ = bytes("page_cache");
+  disk_bytes_ = bytes("disk"), cache_bytes_ = bytes("page_cache"), host_bytes_ = bytes("host_memory");
   evictions_ = &m.counter("fathom_engine_expert_evictions_total", "Streamed experts that left for others.");
   waits_ = &m.counter("fathom_engine_expert_waits_total", "Times that a step waited for an expert.");
   wait_seconds_ = &m.counter("fathom_engine_expert_wait_seconds_total", "Time that steps waited for experts.");
@@ -33,7 +34,7 @@ void StreamSeries::show(const StreamStatistics& now) {
   hits_->add(more.hits);
   misses_->add(more.uses - more.hits);
   disk_bytes_->add(more.disk_bytes);
-  cache_bytes_->add(more.loaded_bytes - more.disk_bytes);
+  (now.over_bus ? host_bytes_ : cache_bytes_)->add(more.loaded_bytes - more.disk_bytes);
   evictions_->add(more.evictions);
   waits_->add(more.waits);
   wait_seconds_->add(more.wait_seconds);
@@ -63,6 +64,7 @@ Json to_json(const StreamStatistics& s) {
   tree.set("evictions", Json::of(s.evictions));
   tree.set("waits", Json::of(s.waits));
   tree.set("wait_seconds", Json::of(s.wait_seconds));
+  if (s.over_bus) tree.set("guesses", Json::of(s.guesses)).set("guesses_used", Json::of(s.guesses_used));
   tree.set("resident_bytes", Json::of(s.resident_bytes));
   tree.set("limit_bytes", Json::of(s.limit_bytes));
   return tree;

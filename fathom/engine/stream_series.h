@@ -17,7 +17,7 @@ class StreamSeries {
   void show(const StreamStatistics& now);
 
  private:
-  Counter *hits_, *misses_, *disk_bytes_, *cache_bytes_, *evictions_, *waits_, *wait_seconds_;
+  Counter *hits_, *misses_, *disk_bytes_, *cache_bytes_, *host_bytes_, *evictions_, *waits_, *wait_seconds_;
   Gauge *resident_bytes_, *limit_bytes_;
   StreamStatistics shown_;
 };

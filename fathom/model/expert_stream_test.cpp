@@ -27,6 +27,11 @@ ModelConfig wide_experts() {
 
 constexpr int64_t kExpert = 208'896 + 8192;  // 3 x 128 x 1024 weights, and pages cut at both ends
 
+Placement in_files(const std::optional<StreamOptions>& stream) {
+  if (!stream) return {};
+  return {.experts = Place::disk, .stream = *stream};
+}
+
 class ExpertStream : public testing::Test {
  protected:
   ExpertStream() : backend_(*open_backend("cpu")), queue_(std::move(*backend_.open_queue(2))) {
@@ -71,7 +76,7 @@ class ExpertStream : public testing::Test {
 
   Model load(std::optional<StreamOptions> stream) {
     checkpoint_.emplace(std::move(*Checkpoint::open(folder_)));
-    auto model = Model::load(*checkpoint_, backend_, {kReferenceNumerics, token_map_, stream});
+    auto model = Model::load(*checkpoint_, backend_, {kReferenceNumerics, token_map_, in_files(stream)});
     EXPECT_TRUE(model.ok()) << to_string(model.error());
     return std::move(*model);
   }
@@ -140,7 +145,7 @@ TEST_F(ExpertStream, RefusesALimitBelowTwoExpertsAndWeightsInMemory) {
   make(wide_experts());
   checkpoint_.emplace(std::move(*Checkpoint::open(folder_)));
   const auto small =
-      Model::load(*checkpoint_, backend_, {kReferenceNumerics, token_map_, StreamOptions{300'000, false}});
+      Model::load(*checkpoint_, backend_, {kReferenceNumerics, token_map_, in_files(StreamOptions{300'000, false})});
   ASSERT_FALSE(small.ok());
   EXPECT_EQ(small.error().code, ErrorCode::out_of_memory);
   EXPECT_EQ(small.error().where, "--resident-limit");
@@ -148,7 +153,8 @@ TEST_F(ExpertStream, RefusesALimitBelowTwoExpertsAndWeightsInMemory) {
   const auto memory = make_checkpoint_in_memory(config_, {}, int64_t(1) << 30, pool);
   ASSERT_TRUE(memory.ok());
   const auto embedded = std::move(*Checkpoint::open(memory->files()));
-  const auto model = Model::load(embedded, backend_, {kReferenceNumerics, token_map_, StreamOptions{1 << 30, false}});
+  const auto model =
+      Model::load(embedded, backend_, {kReferenceNumerics, token_map_, in_files(StreamOptions{1 << 30, false})});
   ASSERT_FALSE(model.ok());
   EXPECT_EQ(model.error().code, ErrorCode::usage);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fathom/backend/workspace.h"
 #include "fathom/checkpoint/tensor_spec.h"
 #include "fathom/model/attention/cache_map.h"
 #include "fathom/model/layer_plan.h"
@@ -88,6 +89,25 @@ int64_t activation_bytes(const ModelConfig& config, int64_t rows, int64_t contex
   const int64_t experts = int64_t(config.num_experts_per_tok + 1) * 2 * config.moe_intermediate_size * 2;
   const int64_t scores = std::min(rows * context * 2, std::max(score_limit_bytes, context * 2));
   return rows * (trunk + queries + experts) + scores;
+}
+
+int64_t product_workspace_bytes(const ModelConfig& c, int64_t rows, bool batch_invariant) {
+  const int64_t h = c.hidden_size, q = c.num_attention_heads * c.head_dim, inner = c.moe_intermediate_size;
+  const int64_t chosen = rows * c.num_experts_per_tok;
+  const int64_t experts = c.expert_share.ranks > 1
+                              ? (c.n_routed_experts + c.expert_share.ranks - 1) / c.expert_share.ranks
+                              : c.n_routed_experts;
+  const ProductShape shapes[] = {
+      {.rows = rows, .n = q, .columns = c.q_lora_rank},
+      {.rows = rows, .n = c.o_groups * c.o_lora_rank, .columns = q, .groups = c.o_groups},
+      {.rows = rows, .n = h, .columns = c.o_groups * c.o_lora_rank},
+      {.rows = rows, .n = inner, .columns = h},
+      {.rows = rows, .assignments = chosen, .experts = experts, .n = inner, .columns = h},
+      {.rows = chosen, .assignments = chosen, .experts = experts, .n = h, .columns = inner},
+  };
+  int64_t most = 0;
+  for (const ProductShape& shape : shapes) most = std::max(most, device_workspace_bytes(shape, batch_invariant));
+  return most;
 }
 
 CacheFit fit_cache(const CacheDemand& demand) {

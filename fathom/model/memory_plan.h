@@ -45,6 +45,10 @@ int64_t device_weight_bytes(const ModelConfig& config, const WeightPlacement& pl
 int64_t activation_bytes(const ModelConfig& config, int64_t rows, int64_t context,
                          int64_t score_limit_bytes = int64_t(1) << 30);
 
+/// Device memory that the products of one step take beside their operands: that of the greediest, since they follow
+/// each other. 1.0 GB for Flash and 8,192 rows. Batch-invariant steps have other kernels (backend.h).
+int64_t product_workspace_bytes(const ModelConfig& config, int64_t rows, bool batch_invariant);
+
 /// What is left for the cache, and what is wanted of it.
 struct CacheDemand {
   int64_t free_bytes = 0;   // device memory less weights, activations and reserve

@@ -76,6 +76,13 @@ TEST(Activations, GrowWithRowsAndBoundTheScores) {
   EXPECT_EQ(activation_bytes(kFlash, 8192, 1 << 20), 8192 * row + (int64_t(1) << 30));
 }
 
+// What arranging the rows of 384 experts takes, the greediest product of a prompt.
+TEST(ProductWorkspace, IsAGigabyteForAPromptOf8192Rows) {
+  EXPECT_NEAR(double(product_workspace_bytes(kFlash, 8192, false)), 1.0e9, 0.01e9);
+  EXPECT_EQ(product_workspace_bytes(kFlash, 8192, true), 8192 * int64_t(32768) * 2);
+  EXPECT_EQ(product_workspace_bytes(kFlash, 1, false), 0);
+}
+
 constexpr double kGiB = double(int64_t(1) << 30);
 
 // mem-01: 48 GiB of device memory, 44.2 GiB of weights, 1.9 of workspace, 0.2 fixed; 262,144 tokens fit.

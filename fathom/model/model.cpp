@@ -5,12 +5,14 @@
 
 #include "fathom/backend/instruments.h"
 #include "fathom/backend/recorder.h"
+#include "fathom/base/system_memory.h"
 #include "fathom/model/attention/attention.h"
 #include "fathom/model/attention/rope_frequencies.h"
 #include "fathom/model/block.h"
 #include "fathom/model/draft/draft.h"
 #include "fathom/model/engram/engram.h"
 #include "fathom/model/missing.h"
+#include "fathom/model/moe/expert_slots.h"
 #include "fathom/model/moe/expert_stream.h"
 #include "fathom/model/step_tables.h"
 #include "fathom/model/tensor_list.h"
@@ -44,7 +46,9 @@ struct Model::State {
   Numerics numerics;
   Operations ops;
   Weights weights;
-  std::unique_ptr<PieceStream> stream;  // null unless experts are streamed
+  std::unique_ptr<PieceStream> stream;  // null unless experts are read from files,
+  std::unique_ptr<ExpertSlots> slots;   // or copied from host memory
+  std::optional<HostReader> reader;     // of Engram tables that stay in files which a device does not read
   CacheMap map;
   std::vector<EngramHash> hashes;
   Buffer token_map_bytes;
@@ -68,7 +72,19 @@ struct Model::State {
   int backtrack() const { return config.num_nextn_predict_layers > 0 ? config.dspark_block_size + 1 : 1; }
   Step step(Queue& queue, const Trace* trace) { return step(queue, ops, trace); }
   Step step(Queue& queue, const Operations& table, const Trace* trace) {
-    return {queue, table, scratch, kept, host, results, numerics, config, trace, memory, stream.get()};
+    return {queue,
+            table,
+            scratch,
+            kept,
+            host,
+            results,
+            numerics,
+            config,
+            trace,
+            memory,
+            stream.get(),
+            slots.get(),
+            reader ? &*reader : nullptr};
   }
   void reset() {
     for (Scratch* one : {&scratch, &kept, &host, &results}) one->reset();
@@ -86,6 +102,7 @@ const std::vector<LayerPlan>& Model::plan() const { return state_->shown; }
 const Numerics& Model::numerics() const { return state_->numerics; }
 const std::vector<PageSpec>& Model::page_specs() const { return state_->map.specs; }
 std::optional<StreamStatistics> Model::stream_statistics() const {
+  if (state_->slots) return state_->slots->statistics();
   if (!state_->stream) return {};
   return state_->stream->statistics();
 }
@@ -97,14 +114,27 @@ ReplayShape Model::replay_shape() const {
 
 namespace {
 
-// Before gigabytes are drawn.
-Result<void> check_room(const ModelConfig& config, const Instruments& instruments, const std::string& where) {
-  const int64_t needed = bound_bytes(config), free = instruments.free_bytes();
-  if (needed <= free / 16 * 15) return {};
-  return Error{ErrorCode::out_of_memory,
-               "the weights take " + with_commas(needed) + " bytes, " + with_commas(free) +
-                   " bytes of the device are free and 15/16 of them may hold weights",
-               where, "use fewer layers or experts, as in synthetic:flash-slice,layers=4+1,experts=384"};
+// What the backend cannot do with weights, and what there is no room for: before gigabytes are read or drawn.
+Result<void> check_placement(const Placement& placement, const ModelOptions& options, const ModelConfig& config,
+                             const Backend& backend, const std::string& where) {
+  const bool device = !backend.memory.host_visible;
+  if (device && placement.experts == Place::disk) {
+    return Error{ErrorCode::usage, "backend " + backend.name + " does not read mapped files", "--experts disk",
+                 "use --experts ram, which keeps them in host memory, or --backend cpu"};
+  }
+  check(!options.draw_seed || placement.engram != Place::disk, "drawn weights lie in no file");
+  if (!device) return {};
+  return check_room(config, placement, {instruments_of(backend).free_bytes(), available_memory_bytes()}, where);
+}
+
+// The processor's operations, for tables that stay in files.
+Result<HostReader> open_reader() {
+  auto backend = cpu_backend();
+  if (!backend) return backend.error();
+  constexpr int kMostThreads = 8;  // a page that is not in memory takes a thread 0.1 ms
+  auto queue = backend->open_queue(std::min(usable_cpus(), kMostThreads));
+  if (!queue) return queue.error();
+  return HostReader{backend->ops, std::move(*queue)};
 }
 
 }  // namespace
@@ -121,26 +151,41 @@ Result<Model> Model::load(const Checkpoint& checkpoint, const Backend& backend, 
     return first;
   }
   if (auto missing = missing_operations(backend); !missing.ok()) return missing.error();
-  if (options.stream_experts && !backend.memory.host_visible) {
-    return Error{ErrorCode::usage, "backend " + backend.name + " does not read mapped files", "--experts disk",
-                 "use --backend cpu, or --experts device"};
+  const Placement& placement = options.placement;
+  const std::string where = checkpoint.location();
+  if (auto right = check_placement(placement, options, *config, backend, where); !right) return right.error();
+  const bool device = !backend.memory.host_visible;
+  int64_t slots = 0;
+  if (placement.experts == Place::ram) {
+    const int64_t free = device ? instruments_of(backend).free_bytes() : available_memory_bytes();
+    const auto fitting = expert_slots(*config, placement, free);
+    if (!fitting) return fitting.error();
+    slots = *fitting;
   }
   std::optional<WeightDrawing> drawing;
   if (options.draw_seed) {
-    check(!backend.memory.host_visible, "weights are drawn in a device's memory");
-    const Instruments instruments = instruments_of(backend);
-    if (auto room = check_room(*config, instruments, checkpoint.location()); !room) return room.error();
-    drawing = {*options.draw_seed, instruments.draw};
+    check(device, "weights are drawn in a device's memory");
+    drawing = {*options.draw_seed, instruments_of(backend).draw};
   }
-  auto weights = bind_weights(checkpoint, *config, backend.memory, drawing);
+  auto weights = bind_weights(checkpoint, *config, backend.memory, drawing, placement);
   if (!weights) return weights.error();
   auto state = std::make_unique<State>(backend.memory, recorder_of(backend));
   state->device_logits = options.device_logits;
   if (auto made = make_expert_map(*config, backend.memory, *weights); !made) return made.error();
-  if (options.stream_experts) {
-    auto stream = open_expert_stream(checkpoint, *config, *options.stream_experts, *weights);
+  if (placement.experts == Place::disk) {
+    auto stream = open_expert_stream(checkpoint, *config, placement.stream, *weights);
     if (!stream) return stream.error();
     state->stream = std::move(*stream);
+  }
+  if (placement.experts == Place::ram) {
+    auto opened = open_expert_slots(backend, *config, slots, *weights);
+    if (!opened) return opened.error();
+    state->slots = std::move(*opened);
+  }
+  if (device && placement.engram == Place::disk && !config->engram_layer_ids.empty()) {
+    auto reader = open_reader();
+    if (!reader) return reader.error();
+    state->reader.emplace(std::move(*reader));
   }
   state->config = std::move(*config);
   state->plan = plan_layers(state->config);
@@ -319,8 +364,9 @@ View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemor
   State& s = *state_;
   if (s.device_logits) queue.wait();  // the tables of the call before may still be read
   const bool traced = trace != nullptr && *trace;
+  // Which experts are copied is decided while the step runs.
   const bool repeatable =
-      s.records && s.recorder.begin != nullptr && !traced && is_repeatable(s.config, s.backtrack(), batch);
+      s.records && !s.slots && s.recorder.begin != nullptr && !traced && is_repeatable(s.config, s.backtrack(), batch);
   if (!repeatable) {
     const auto logits = compute(queue, s.ops, batch, cache, trace, false);
     if (!s.device_logits) queue.wait();

@@ -11,11 +11,11 @@
 #include "fathom/backend/backend.h"
 #include "fathom/cache/cache_memory.h"
 #include "fathom/checkpoint/checkpoint.h"
-#include "fathom/checkpoint/piece_stream.h"
 #include "fathom/model/batch.h"
 #include "fathom/model/config.h"
 #include "fathom/model/layer_plan.h"
 #include "fathom/model/numerics.h"
+#include "fathom/model/placement.h"
 
 namespace fathom {
 
@@ -24,9 +24,8 @@ struct ModelOptions {
   /// Compressed id of every token id (model.md 9.1), from tokenizer/compressed_vocabulary.h. Copied. Needed when the
   /// configuration has Engram layers.
   std::span<const int32_t> token_map;
-  /// Set: the routed experts stay in the checkpoint's files and are read as the gates choose them; at most so many of
-  /// their bytes stay mapped. The same results, bit for bit.
-  std::optional<StreamOptions> stream_experts = {};
+  /// Where weights live. The same results, bit for bit, wherever that is.
+  Placement placement = {};
   /// Set: the checkpoint only declares its weights (make_checkpoint with holes); those of this seed
   /// (initial_weights.h) are drawn in the backend's memory, which is a device's.
   std::optional<uint64_t> draw_seed = {};
@@ -50,8 +49,8 @@ class Model {
  public:
   /// Binds names to views and checks every shape (all problems in one error). Weights stay where the checkpoint maps
   /// them; small misaligned tensors are copied. Errors: bad_input (configuration, tensors), unsupported (the backend
-  /// lacks an operation), out_of_memory (a limit below two experts; drawn weights that do not fit, with the bytes
-  /// needed and free), usage (nothing to stream from: files in memory, or a backend that computes elsewhere).
+  /// lacks an operation), out_of_memory (a limit below two experts; weights that do not fit, with the bytes needed and
+  /// free), usage (nothing to read from: files in memory, drawn weights, or a backend that reads no files).
   ///
   /// Of a checkpoint with the experts of one rank (config.expert_share), they stand in for all: expert e of the gate is
   /// number e mod (experts of the rank). So the rank has as many assignments as it would get from all ranks under even
@@ -74,7 +73,8 @@ class Model {
   /// Runs the batch and writes its rows into the caches: global entries of rows from store_from, windows, compressor
   /// states, and the draft stages' windows. Returns the logits [logit_rows, vocabulary], valid until the next call.
   /// Allocates only when a batch is larger than any before. On a device, a batch of decode rows (all of whose logits
-  /// are wanted) is recorded when its shape comes for the third time, and then launched as one.
+  /// are wanted) is recorded when its shape comes for the third time, and then launched as one, unless its
+  /// experts are in RAM.
   View<const float, 2> forward(Queue& queue, const Batch& batch, CacheMemory& cache, const Trace* trace = nullptr);
 
   /// False: every operation of forward() is launched by itself from now on, so that each can be timed.

@@ -48,6 +48,9 @@ struct Hardware {
   double link_bytes_per_second = 0;                            // of a device, one way; 0: none
   double disk_bytes_per_second = 0;                            // reading, of the machine; 0: not known
   std::string bandwidth_from = "bound", flops_from = "bound";  // measured, scaled or bound
+  double host_link_bytes_per_second = 0;                       // from host memory to a device; 0: not known
+  int64_t host_memory_bytes = 0;                               // of the machine, for weights; 0: not known
+  std::string kind = {};                                       // "gpu", "cpu"; empty: not said
 };
 
 /// One predicted time, what limits it, and how good the figure behind that is.

@@ -2,6 +2,7 @@
 // What every part of the network gets with a call, and the two lines that all of them repeat: a rounded input and a
 // linear map. Private to the room.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,14 @@
 namespace fathom {
 
 struct BlockWeights;
+class ExpertSlots;
+
+/// The processor beside a device: it reads rows of tables that stay in their files, of what it knows before the device
+/// runs.
+struct HostReader {
+  Operations ops;
+  std::unique_ptr<Queue> queue;
+};
 
 struct Step {
   Queue& queue;
@@ -24,7 +33,9 @@ struct Step {
   const ModelConfig& config;
   const Trace* trace;
   const Memory& memory;
-  PieceStream* stream = nullptr;  // of routed experts; null: they are read where they lie
+  PieceStream* stream = nullptr;  // of routed experts; null: they are read where they lie,
+  ExpertSlots* slots = nullptr;   // or brought to the device from host memory
+  HostReader* reader = nullptr;   // of Engram rows; null: operations read them
   // The block whose experts come next, and how many rows will choose among them; null and 0 behind the last.
   const BlockWeights* next_block = nullptr;
   int64_t next_rows = 0;

@@ -70,7 +70,7 @@ class Simulation {
         layers_(layers_of(config)),
         plan_(plan_layers(config)),
         experts_(config.n_routed_experts),
-        piece_bytes_(expert_page_bytes(config)),
+        piece_bytes_(hardware.piece_bytes > 0 ? hardware.piece_bytes : expert_page_bytes(config)),
         set_(std::vector<int64_t>(size_t(config.num_hidden_layers * experts_), piece_bytes_), hardware.limit_bytes),
         ready_(size_t(experts_)),
         order_(size_t(experts_)) {

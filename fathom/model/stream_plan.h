@@ -25,12 +25,13 @@ struct ProductSpeed {
   double of_one() const { return at[3] / kRows[3]; }
 };
 
-/// A machine whose disk takes part.
+/// A machine whose disk takes part, or, of experts in RAM, the bus between host and device: copies in place of reads.
 struct StreamHardware {
   ProductSpeed fp4, fp8, bf16;        // of routed experts; of other products in FP8; in BF16
-  double disk_bytes_per_second = 0;   // reading experts into memory, one after the other
+  double disk_bytes_per_second = 0;   // reading or copying experts, one after the other
   double cache_bytes_per_second = 0;  // mapping experts that are in the page cache
-  int64_t limit_bytes = 0;            // of pages of routed experts that stay mapped
+  int64_t piece_bytes = 0;            // that an expert takes where it stays; 0: expert_page_bytes()
+  int64_t limit_bytes = 0;            // of routed experts that stay
   int64_t page_cache_bytes = 0;       // what the page cache may keep of them beside that; 0 with --drop-behind
 };
 
@@ -42,7 +43,7 @@ struct StreamPrediction {
   double seconds = 0;       // of a step, or of a prompt
   double used = 0;          // experts a step
   double hit_ratio = 0;     // of them, in memory
-  double disk_bytes = 0;    // a step
+  double disk_bytes = 0;    // a step; of experts in RAM, over the bus
   double wait_seconds = 0;  // a step: of `seconds`, with nothing to compute
 };
 

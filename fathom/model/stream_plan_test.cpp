@@ -101,5 +101,16 @@ TEST(StreamPlan, ProductsBetweenMeasuredRowsLieOnALine) {
     EXPECT_DOUBLE_EQ(speed.seconds(2, rows), 2 * rows);
 }
 
+// Slots of a device take an expert's bytes, without pages.
+TEST(StreamPlan, OverABusAnExpertTakesItsOwnBytes) {
+  const ModelConfig config = slice();
+  StreamHardware hardware = only_disk(40 * int64_t(18'800'640));
+  hardware.piece_bytes = 18'800'640;
+  hardware.disk_bytes_per_second = 50e9;
+  const auto p = predict_streamed_decode(config, hardware, 1, 64);
+  EXPECT_NEAR(p.disk_bytes, (1 - p.hit_ratio) * 24 * 18'800'640, 1);
+  EXPECT_NEAR(p.seconds, p.disk_bytes / 50e9, 0.02 * p.seconds);
+}
+
 }  // namespace
 }  // namespace fathom

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fathom/backend/copy_lane.h"
 #include "fathom/model/initial_weights.h"
 #include "fathom/model/layer_plan.h"
 #include "fathom/model/tensor_list.h"
@@ -10,9 +11,39 @@
 namespace fathom {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // of a tensor in a device's memory
+// Memory of one kind that many tensors share: large allocations, filled from the front.
+class Pile {
+ public:
+  using Allocate = Result<Buffer> (*)(const Memory& memory, int64_t bytes);
+  Pile(Allocate allocate, const Memory& memory, std::vector<Buffer>& kept)
+      : allocate_(allocate), memory_(memory), kept_(kept) {}
 
-int64_t padded(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+  /// The next `bytes` lie in one run.
+  Result<void> reserve(int64_t bytes) {
+    constexpr int64_t kLargePiece = int64_t(256) << 20;
+    if (used_ + bytes <= capacity_) return {};
+    auto piece = allocate_(memory_, std::max(bytes, kLargePiece));
+    if (!piece) return piece.error();
+    begin_ = piece->data();
+    capacity_ = piece->bytes();
+    used_ = 0;
+    kept_.push_back(std::move(*piece));
+    return {};
+  }
+  Result<uint8_t*> take(int64_t bytes) {
+    if (auto reserved = reserve(padded_bytes(bytes)); !reserved) return reserved.error();
+    uint8_t* at = begin_ + used_;
+    used_ += padded_bytes(bytes);
+    return at;
+  }
+
+ private:
+  Allocate allocate_;
+  const Memory& memory_;
+  std::vector<Buffer>& kept_;
+  uint8_t* begin_ = nullptr;
+  int64_t capacity_ = 0, used_ = 0;
+};
 
 // Looks tensors up one after the other and remembers the first failure, so that binding reads like the list of
 // spec/checkpoint.md 3.
@@ -20,7 +51,21 @@ class Binder {
  public:
   Binder(const Checkpoint& checkpoint, const ModelConfig& config, const Memory& memory,
          const std::optional<WeightDrawing>& drawing, Weights& out)
-      : checkpoint_(checkpoint), config_(config), memory_(memory), drawing_(drawing), out_(out) {}
+      : checkpoint_(checkpoint),
+        config_(config),
+        memory_(memory),
+        drawing_(drawing),
+        out_(out),
+        device_([](const Memory& of, int64_t bytes) { return of.allocate(bytes); }, memory, out.placed),
+        ram_(allocate_host, memory, out.placed) {}
+
+  /// What is bound from here on lives there.
+  void place(Place place) { place_ = place; }
+  /// The next tensors in RAM lie in one run of so many bytes.
+  void keep_together(int64_t bytes) {
+    if (place_ != Place::ram || error_) return;
+    if (auto reserved = ram_.reserve(bytes); !reserved) fail(reserved.error());
+  }
 
   AnyView dense(const std::string& name, DType dtype, int64_t rows, int64_t cols) {
     auto view = checkpoint_.tensor(name);
@@ -65,29 +110,39 @@ class Binder {
     if (!error_) error_ = std::move(error);
     return {};
   }
-  // Where operations read the tensor: where it lies, or a copy on the device. Copies share large allocations.
+  // Where operations read the tensor: where it lies, or a copy on the device or in host memory.
   const uint8_t* placed(const std::string& name, const AnyView& view) {
-    if (memory_.host_visible) return aligned(view);
-    constexpr int64_t kLargePiece = int64_t(256) << 20;
+    if (place_ == Place::disk || (place_ == Place::device && memory_.host_visible)) return aligned(view);
     const int64_t bytes = bytes_of(view.dtype, view.rows * view.cols);
-    if (out_.placed.empty() || used_ + padded(bytes) > out_.placed.back().bytes()) {
-      auto piece = memory_.allocate(std::max(padded(bytes), kLargePiece));
-      if (!piece) return fail(piece.error()).data;
-      out_.placed.push_back(std::move(*piece));
-      used_ = 0;
-    }
-    uint8_t* at = out_.placed.back().data() + used_;
+    const auto taken = (place_ == Place::ram ? ram_ : device_).take(bytes);
+    if (!taken) return fail(taken.error()).data;
+    uint8_t* at = *taken;
     if (drawing_) {
       draw(checkpoint_.find(name)->spec, at);
+    } else if (place_ == Place::ram) {
+      std::memcpy(at, view.data, size_t(bytes));
     } else {
       memory_.copy(at, view.data, bytes);
     }
-    used_ += padded(bytes);
     return at;
   }
-  void draw(const TensorSpec& tensor, uint8_t* at) const {
+  // A device draws in its own memory, and copies bring it over the bus: stores of a kernel would cross one by one.
+  uint8_t* drawn_at(uint8_t* at, int64_t bytes) {
+    constexpr int64_t kMost = int64_t(64) << 20;
+    if (place_ != Place::ram || bytes > kMost) return at;
+    if (drawn_.data() == nullptr) {
+      if (auto memory = memory_.allocate(kMost); memory.ok()) drawn_ = std::move(*memory);
+    }
+    return drawn_.data() != nullptr ? drawn_.data() : at;
+  }
+  void draw(const TensorSpec& tensor, uint8_t* at) {
     const auto random = random_weights_of(tensor, drawing_->seed);
-    if (random && drawing_->draw != nullptr) return drawing_->draw(*random, at);
+    if (random && drawing_->draw != nullptr) {
+      uint8_t* to = drawn_at(at, tensor.bytes());
+      drawing_->draw(*random, to);
+      if (to != at) memory_.copy(at, to, tensor.bytes());
+      return;
+    }
     std::vector<uint8_t> bytes(size_t(tensor.bytes()));
     const int64_t cols = tensor.shape[tensor.shape.rank() - 1];
     fill_initial_rows(config_, drawing_->seed, tensor, 0, tensor.shape.elements() / cols, bytes);
@@ -108,7 +163,9 @@ class Binder {
   const Memory& memory_;
   const std::optional<WeightDrawing>& drawing_;
   Weights& out_;
-  int64_t used_ = 0;  // of the last placed piece
+  Pile device_, ram_;
+  Place place_ = Place::device;  // of what is bound now
+  Buffer drawn_;
   std::optional<Error> error_;
 };
 
@@ -130,18 +187,22 @@ void bind_attention(Binder& bind, const ModelConfig& c, const std::string& prefi
   out.wo_b = bind.fp8(prefix + "wo_b", h, c.o_groups * c.o_lora_rank);
 }
 
-void bind_experts(Binder& bind, const ModelConfig& c, const std::string& prefix, int experts, BlockWeights& out) {
+void bind_experts(Binder& bind, const ModelConfig& c, const std::string& prefix, int experts, Place place,
+                  BlockWeights& out) {
   const int64_t h = c.hidden_size, inner = c.moe_intermediate_size;
   out.gate = bind.dense(prefix + "gate.weight", DType::bf16, experts, h);
   out.gate_bias = bind.floats(prefix + "gate.bias", experts);
   out.gate_bias_image = bind.floats(prefix + "gate.bias_vl", experts);
+  bind.place(place);
   for (int e = 0; e < experts; ++e) {
     if (!c.expert_share.holds(e, experts)) continue;
+    bind.keep_together(expert_slot_bytes(c));
     const std::string expert = prefix + "experts." + std::to_string(e) + ".";
     out.w1.push_back(bind.fp4(expert + "w1", inner, h));
     out.w2.push_back(bind.fp4(expert + "w2", h, inner));
     out.w3.push_back(bind.fp4(expert + "w3", inner, h));
   }
+  bind.place(Place::device);
   out.shared_w1 = bind.fp8(prefix + "shared_experts.w1", inner, h);
   out.shared_w2 = bind.fp8(prefix + "shared_experts.w2", h, inner);
   out.shared_w3 = bind.fp8(prefix + "shared_experts.w3", inner, h);
@@ -169,11 +230,13 @@ void bind_global_cache(Binder& bind, const ModelConfig& c, const std::string& pr
   }
 }
 
-EngramWeights bind_engram(Binder& bind, const ModelConfig& c, const std::string& prefix, int layer) {
+EngramWeights bind_engram(Binder& bind, const ModelConfig& c, const std::string& prefix, int layer, Place place) {
   const auto at = std::find(c.engram_layer_ids.begin(), c.engram_layer_ids.end(), layer) - c.engram_layer_ids.begin();
   const int64_t rows = c.engram_num_embeddings[size_t(at)];
   EngramWeights w;
+  bind.place(place);
   w.table = bind.fp8_rows(prefix + "embed", rows, c.engram_head_dim);
+  bind.place(Place::device);
   w.wkv = bind.fp8(prefix + "wkv", (c.hc_mult + 1) * c.hidden_size, engram_lookups(c) * c.engram_head_dim);
   w.q_weight = bind.dense(prefix + "q_weight", DType::bf16, c.hc_mult, c.hidden_size);
   w.k_weight = bind.dense(prefix + "k_weight", DType::bf16, c.hc_mult, c.hidden_size);
@@ -190,7 +253,7 @@ Result<void> make_expert_map(const ModelConfig& config, const Memory& memory, We
     auto table = memory.allocate(experts * int64_t(sizeof(int32_t)));
     if (!table) return table.error();
     std::vector<int32_t> map(static_cast<size_t>(experts));
-    for (size_t e = 0; e < map.size(); ++e) map[e] = int32_t(int64_t(e) % own);
+    for (size_t e = 0; e < map.size(); ++e) map[e] = int32_t(own_expert(int64_t(e), own));
     memory.copy(table->data(), map.data(), table->bytes());
     block.expert_map = {reinterpret_cast<const int32_t*>(table->data()), {experts, 1}};
     weights.tables.push_back(std::move(*table));
@@ -198,16 +261,8 @@ Result<void> make_expert_map(const ModelConfig& config, const Memory& memory, We
   return {};
 }
 
-int64_t bound_bytes(const ModelConfig& config) {
-  int64_t bytes = 0;
-  for (const TensorSpec& tensor : tensor_list(config)) {
-    if (group_of(tensor.name) != WeightGroup::vision) bytes += padded(tensor.bytes());
-  }
-  return bytes;
-}
-
 Result<Weights> bind_weights(const Checkpoint& checkpoint, const ModelConfig& c, const Memory& memory,
-                             const std::optional<WeightDrawing>& drawing) {
+                             const std::optional<WeightDrawing>& drawing, const Placement& placement) {
   Weights out;
   Binder bind(checkpoint, c, memory, drawing, out);
   out.embed = bind.dense("embed.weight", DType::bf16, c.vocab_size, c.hidden_size);
@@ -224,8 +279,8 @@ Result<Weights> bind_weights(const Checkpoint& checkpoint, const ModelConfig& c,
     block.ffn_norm = bind.norm(prefix + "ffn_norm", c.hidden_size);
     bind_attention(bind, c, prefix + "attn.", block);
     bind_global_cache(bind, c, prefix + "attn.", layer, plan[size_t(layer)], block);
-    bind_experts(bind, c, prefix + "ffn.", experts_of(c, layer), block);
-    if (plan[size_t(layer)].engram) block.engram = bind_engram(bind, c, prefix + "engram.", layer);
+    bind_experts(bind, c, prefix + "ffn.", experts_of(c, layer), placement.experts, block);
+    if (plan[size_t(layer)].engram) block.engram = bind_engram(bind, c, prefix + "engram.", layer, placement.engram);
   }
   if (c.num_nextn_predict_layers > 0) {
     const std::string last = "mtp." + std::to_string(c.num_nextn_predict_layers - 1) + ".";

@@ -10,6 +10,7 @@
 #include "fathom/base/result.h"
 #include "fathom/checkpoint/checkpoint.h"
 #include "fathom/model/config.h"
+#include "fathom/model/placement.h"
 #include "fathom/tensor/buffer.h"
 #include "fathom/tensor/view.h"
 
@@ -74,7 +75,7 @@ struct Weights {
   Matrix confidence;     // [1, H + rank]
 
   std::deque<std::vector<uint64_t>> aligned;  // copies of tensors whose bytes are not aligned in their file
-  std::vector<Buffer> placed;                 // copies of all of them in a device's memory
+  std::vector<Buffer> placed;                 // copies in memory of the backend: its own, and the host's that it reads
   std::vector<Buffer> tables;                 // expert maps
 };
 
@@ -87,14 +88,16 @@ struct WeightDrawing {
 /// Fills expert_map of every block that has experts of one rank only. Errors: out_of_memory.
 Result<void> make_expert_map(const ModelConfig& config, const Memory& memory, Weights& weights);
 
-/// Bytes that bind_weights() puts into a device's memory, padding included: all tensors but the vision encoder's.
-int64_t bound_bytes(const ModelConfig& config);
+/// The number that expert e of a gate has among the `own` experts of its rank, which stand in for all.
+constexpr int64_t own_expert(int64_t e, int64_t own) { return e % own; }
 
 /// Binds every tensor that `config` asks for. The views are valid as long as the checkpoint and the result live.
-/// Tensors stay where the checkpoint maps them, unless `memory` is a device's: then they are copied there. Errors:
-/// bad_input with the first missing, mis-shaped or mis-typed tensor; use compare() to list all. out_of_memory.
-/// With `drawing`, a device's memory is filled as it says, and the checkpoint's bytes are not read.
+/// Tensors stay where the checkpoint maps them, unless `memory` is a device's: then they are copied to where
+/// `placement` says. Experts in RAM are copied to allocate_host() on every backend, the three matrices of each in one
+/// run of expert_slot_bytes(). Errors: bad_input with the first missing, mis-shaped or mis-typed tensor; use compare()
+/// to list all. out_of_memory.
+/// With `drawing`, memory is filled as it says, and the checkpoint's bytes are not read: nothing may stay on disk.
 Result<Weights> bind_weights(const Checkpoint& checkpoint, const ModelConfig& config, const Memory& memory,
-                             const std::optional<WeightDrawing>& drawing = {});
+                             const std::optional<WeightDrawing>& drawing = {}, const Placement& placement = {});
 
 }  // namespace fathom

@@ -166,8 +166,32 @@ class Plan(ProgramTest):
 
     def test_every_engine_option_belongs_to_it(self):
         self.succeeds("plan", "--numerics", "deepinfer", "--drafts", "2", "--sampling", "rejection", "--step-policy", "mixed")
-        out = self.succeeds("plan", "--gpus", "1xH200", "--experts", "ram", "--engram", "ram").out
-        self.assertIn("Speed is not predicted", out)
+
+    def test_experts_in_host_memory_are_bound_by_the_bus(self):
+        words = ["plan", "--model", "synthetic:flash-sparse", "--gpus", "1xH200", "--context", "32768", "--sequences", "16"]
+        self.fails(4, *words, mentions=["--experts ram"])
+        tree = self.succeeds(*words, "--experts", "ram", "--json").json()
+        self.assertEqual(tree["host_link_bytes_per_s"], 63e9)
+        self.assertEqual(tree["host_bytes"], (40 * 384 + 3 * 128) * 18_800_640)
+        one = tree["one_user"]
+        self.assertAlmostEqual(one["bus_bytes"], (1 - one["hit_ratio"]) * 240 * 18_800_640, delta=1e6)
+        self.assertLess(one["tokens_per_s"], 63e9 / one["bus_bytes"] * 1.01)
+        less = self.succeeds(*words, "--experts", "ram", "--resident-limit", "10GB", "--json").json()
+        self.assertEqual(less["resident_limit_bytes"], 10_000_000_000 // 18_800_640 * 18_800_640)
+        self.assertLess(less["one_user"]["tokens_per_s"], one["tokens_per_s"])
+        out = self.succeeds(*words, "--experts", "ram").out
+        for text in ("slots for routed experts", "workspace of its products", "needed in host memory", "over the bus",
+                     "The bus from host memory brings 63.0"):
+            self.assertIn(text, out)
+        self.fails(4, *words, "--experts", "ram", "--resident-limit", "30MB", mentions=["37,601,280"])
+        path = self.folder() / "m.toml"
+        path.write_text('name = "Mine"\nmemory = "141GB"\nbandwidth = 4e12\nflops_fp8 = 1e15\nflops_bf16 = 1e15\n'
+                        'host_link = "50GB"\nhost_memory = "200GB"\n')
+        mine = ["plan", "--model", "synthetic:flash-sparse", "--hardware", path, "--experts", "ram", "--context", "4096",
+                "--sequences", "1"]
+        self.fails(4, *mine, mentions=["host memory", "200,000,000,000"])
+        path.write_text(path.read_text().replace('host_link = "50GB"\nhost_memory = "200GB"\n', ""))
+        self.assertIn("Speed is not predicted", self.succeeds(*mine).out)
 
     def test_a_context_beyond_the_model_is_usage(self):
         self.fails(2, "plan", "--context", "9000", mentions=["9,000", "8,192"])

@@ -68,7 +68,14 @@ class Mistakes(ProgramTest):
             with self.subTest(words[0]):
                 name = words[0].split("=")[0]
                 self.fails(2, "generate", "x", *words, mentions=[name, "does not have", "yet"], within=1)
-        self.fails(2, "generate", "x", "--experts", "ram", mentions=["--experts", "yet"])
+
+    def test_places_that_a_backend_does_not_have(self):
+        for words, tells in ((["--experts", "ram"], ["--experts ram", "cpu"]), (["--engram", "ram"], ["--engram ram"]),
+                             (["--engram", "device"], ["--engram device"]),
+                             (["--resident-limit", "1GiB"], ["--experts ram"]),
+                             (["--drop-behind"], ["--experts disk"])):
+            with self.subTest(words[0]):
+                self.fails(2, "generate", "x", "--backend", "cpu", *words, mentions=tells)
 
     def test_values_are_checked(self):
         for name, value in (("--temperature", "hot"), ("--top-p", "1.5"), ("--max-tokens", "0"), ("--threads", "0"),

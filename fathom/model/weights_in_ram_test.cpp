@@ -1,0 +1,157 @@
+// Weights in host memory and in files: the bits of a model whose weights all lie on the device.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "fathom/base/philox.h"
+#include "fathom/model/make_checkpoint.h"
+#include "fathom/model/moe/expert_slots.h"
+#include "fathom/model/presets.h"
+#include "fathom/model/single_sequence.h"
+
+namespace fathom {
+namespace {
+
+class WeightsElsewhere : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    auto backend = GetParam() == std::string("cuda") ? cuda_backend() : cpu_backend();
+    if (!backend.ok()) GTEST_SKIP() << to_string(backend.error());
+    backend_ = *backend;
+    queue_ = std::move(*backend_->open_queue(2));
+  }
+
+  // Experts of widths that the kernels for many rows take.
+  void make(ModelConfig config) {
+    ThreadPool pool(2);
+    auto made = make_checkpoint_in_memory(config, {.seed = 5}, int64_t(1) << 31, pool);
+    ASSERT_TRUE(made.ok()) << to_string(made.error());
+    files_ = std::move(*made);
+    checkpoint_.emplace(std::move(*Checkpoint::open(files_.files())));
+    token_map_.resize(size_t(config.vocab_size));
+    for (size_t i = 0; i < token_map_.size(); ++i) {
+      token_map_[i] = int32_t(i % size_t(config.engram_compressed_vocab_size));
+    }
+  }
+  Model load(const Placement& placement) {
+    auto model = Model::load(*checkpoint_, *backend_, {kReferenceNumerics, token_map_, placement});
+    check(model.ok(), "the model fits");
+    return std::move(*model);
+  }
+
+  // Logits of a prompt in pieces of `chunk`, of tokens after it, and of drafts.
+  std::vector<float> run(Model& model, int64_t tokens, int64_t chunk) {
+    auto sequence = std::move(*SingleSequence::open(model, *queue_, backend_->memory, tokens + 16));
+    sequence.begin(ReplayMode::off, tokens);
+    std::vector<float> out;
+    const auto keep = [&](View<const float, 2> logits) {
+      const size_t at = out.size();
+      out.resize(at + size_t(logits.size()));
+      backend_->memory.copy(out.data() + at, logits.data, logits.size() * int64_t(sizeof(float)));
+    };
+    std::vector<int32_t> ids;
+    for (uint32_t i = 0; i < uint32_t(tokens) + 8; ++i) {
+      ids.push_back(int32_t(5 + philox(9, {i, 0, 0, 0})[0] % 300));
+    }
+    for (int64_t at = 0; at < tokens; at += chunk) {
+      const int64_t last = std::min(at + chunk, tokens) - 1;
+      keep(sequence.feed(std::span(ids).subspan(size_t(at), size_t(last + 1 - at)), std::vector<int64_t>{last}));
+    }
+    for (int64_t at = tokens; at < tokens + 8; ++at) {
+      keep(sequence.feed(std::span(ids).subspan(size_t(at), 1), std::vector<int64_t>{at}));
+      keep(sequence.draft(7).logits);
+    }
+    return out;
+  }
+
+  std::optional<Backend> backend_;
+  std::unique_ptr<Queue> queue_;
+  MemoryCheckpoint files_;
+  std::optional<Checkpoint> checkpoint_;
+  std::vector<int32_t> token_map_;
+};
+
+// Dimensions of tiny; experts of real formats, 128 x 1024.
+ModelConfig wide_experts() {
+  ModelConfig config = *preset_config("tiny");
+  config.moe_intermediate_size = 1024;
+  return config;
+}
+
+TEST_P(WeightsElsewhere, ExpertsInSlotsGiveTheSameBitsHoweverFewThereAre) {
+  const ModelConfig config = wide_experts();
+  make(config);
+  const int64_t one = expert_slot_bytes(config);
+  for (const bool invariant : {true, false}) {
+    queue_->batch_invariant = invariant;
+    std::vector<float> whole;
+    {
+      Model model = load({});
+      whole = run(model, 60, 25);
+      EXPECT_FALSE(model.stream_statistics().has_value());
+    }
+    for (const int64_t slots : {2, 3, 10, 1000}) {
+      Model model = load({.experts = Place::ram, .stream = {slots * one, false}});
+      EXPECT_EQ(run(model, 60, 25), whole) << slots << " slots";
+      const auto counts = model.stream_statistics();
+      ASSERT_TRUE(counts.has_value());
+      EXPECT_TRUE(counts->over_bus);
+      EXPECT_GT(counts->uses, 100);
+      EXPECT_LE(counts->resident_bytes, counts->limit_bytes);
+      EXPECT_EQ(counts->evictions > 0, slots < 1000);
+    }
+  }
+}
+
+TEST_P(WeightsElsewhere, ExpertsOfARankInSlotsGiveTheSameBits) {
+  ModelConfig config = wide_experts();
+  config.expert_share = {1, 4};
+  make(config);
+  std::vector<float> whole;
+  {
+    Model model = load({});
+    whole = run(model, 60, 25);
+  }
+  Model model = load({.experts = Place::ram, .stream = {3 * expert_slot_bytes(config), false}});
+  EXPECT_EQ(run(model, 60, 25), whole);
+  EXPECT_GT(model.stream_statistics()->evictions, 0);
+}
+
+TEST_P(WeightsElsewhere, EngramTablesAreReadWhereverTheyLie) {
+  make(*preset_config("tiny"));
+  std::vector<float> whole;
+  {
+    Model model = load({});
+    whole = run(model, 60, 25);
+  }
+  for (const Place place : {Place::ram, Place::disk}) {
+    Model model = load({.engram = place});
+    EXPECT_EQ(run(model, 60, 25), whole) << name_of(place);
+  }
+}
+
+// Wide enough for the products with many rows of an expert: 300 rows choose 2 of 8 experts.
+TEST_P(WeightsElsewhere, LongPromptsGiveTheSameBits) {
+  ModelConfig config = wide_experts();
+  config.moe_intermediate_size = 2304;
+  make(config);
+  for (const bool invariant : {true, false}) {
+    queue_->batch_invariant = invariant;
+    std::vector<float> whole;
+    {
+      Model model = load({});
+      whole = run(model, 400, 300);
+    }
+    for (const int64_t slots : {3, 20}) {
+      Model model = load({.experts = Place::ram, .stream = {slots * expert_slot_bytes(config), false}});
+      EXPECT_EQ(run(model, 400, 300), whole) << slots << " slots";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, WeightsElsewhere, testing::Values("cpu", "cuda"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace fathom
