@@ -92,9 +92,10 @@ struct OwnedPages {
   std::vector<int32_t> blocks;
   PagedRegion region;
 
-  OwnedPages(int64_t sequences, int64_t entries, int entry_bytes, int entries_per_block) {
+  /// `gap`: bytes behind a block.
+  OwnedPages(int64_t sequences, int64_t entries, int entry_bytes, int entries_per_block, int gap = 24) {
     const int64_t per_sequence = (entries + entries_per_block - 1) / entries_per_block + 1;
-    const int64_t count = sequences * per_sequence, stride = int64_t(entries_per_block) * entry_bytes + 24;
+    const int64_t count = sequences * per_sequence, stride = int64_t(entries_per_block) * entry_bytes + gap;
     bytes.assign(size_t(count * stride), 0xee);
     // A step that shares no factor with the count visits every block once.
     int64_t step = count / 2 + 1;

@@ -200,11 +200,11 @@ struct Random {
   Selection selection;
 
   Random(std::vector<std::pair<int64_t, int64_t>> pieces, int64_t entries, int heads, int channels, RowFormat format,
-         int ratio, int top_k, DType dtype)
+         int ratio, int top_k, DType dtype, int per_block = 8, int gap = 24)
       : rows(pieces),
         weights(noise(dtype, int64_t(rows.positions.size()), heads, 1)),
         queries(size_t(int64_t(rows.positions.size()) * heads * row_bytes(format, channels))),
-        pages(int64_t(pieces.size()), entries, int(row_bytes(format, channels)), 8) {
+        pages(int64_t(pieces.size()), entries, int(row_bytes(format, channels)), per_block, gap) {
     const int64_t bytes = row_bytes(format, channels);
     for (size_t i = 0; i < queries.size() / size_t(bytes); ++i) {
       encode_row(format, noise(channels, 100 + i), queries.data() + int64_t(i) * bytes);
@@ -287,6 +287,69 @@ TEST_P(SelectRowsTest, ARowDoesNotDependOnItsBatch) {
       op.scores = {};
       alone.selection.run(ops(), queue, 0);
       EXPECT_EQ(alone.selection.chosen(0), batch.selection.chosen(r));
+    }
+  }
+}
+
+// Blocks on addresses of 16 bytes, as caches have them.
+struct AlignedRandom : Random {
+  static constexpr int64_t kEntries = 2000;
+  AlignedRandom(const std::vector<std::pair<int64_t, int64_t>>& pieces, int heads, int per_block)
+      : Random(pieces, kEntries, heads, 128, RowFormat::q4i, 1, 16, DType::bf16, per_block, 32) {}
+  bool chose(int64_t row, int32_t entry) const {
+    const Chosen chosen = selection.chosen(row);
+    return std::count(chosen.begin(), chosen.end(), entry) > 0;
+  }
+};
+
+// Rows of a sequence share what they read of its entries, two, four or eight at a time: also where sequences of
+// different lengths stand side by side.
+TEST_P(SelectRowsTest, RowsThatShareEntriesHaveTheScoresThatTheyHaveAlone) {
+  constexpr int64_t kEntries = AlignedRandom::kEntries;
+  using Pieces = std::vector<std::pair<int64_t, int64_t>>;
+  struct Case {
+    Pieces pieces;
+    int heads, per_block;
+  };
+  for (const Case& c : {Case{{{1965, 35}}, 32, 64}, Case{{{1200, 33}}, 9, 24}, Case{Pieces(8, {1990, 4}), 32, 8},
+                        Case{Pieces(8, {1998, 2}), 32, 128}, Case{{{0, 1}, {1500, 30}, {0, 0}, {1997, 3}}, 32, 64}}) {
+    AlignedRandom batch(c.pieces, c.heads, c.per_block);
+    batch.selection.run(ops(), queue, kEntries);
+    AlignedRandom alone(c.pieces, c.heads, c.per_block);
+    SelectRows& op = alone.selection.op;
+    const SelectRows whole = op;
+    const auto& blocks = whole.keys.blocks;
+    int64_t row = 0;
+    for (size_t s = 0; s < c.pieces.size(); ++s) {
+      for (int64_t i = 0; i < c.pieces[s].second; ++i, ++row) {
+        if (i % 5 != 0 && i + 1 < c.pieces[s].second) continue;
+        const OwnedRows one({{c.pieces[s].first + i, 1}});
+        op.rows = one;
+        op.queries = View<const uint8_t, 2>(whole.queries.row(row).data(), {1, whole.queries.shape[1]});
+        op.head_weights = whole.head_weights.slice(row, 1);
+        op.keys.blocks = View<const int32_t, 2>(blocks.row(int64_t(s)).data(), {1, blocks.shape[1]});
+        alone.selection.run(ops(), queue, kEntries);
+        ASSERT_TRUE(std::equal(alone.selection.scores.begin(), alone.selection.scores.begin() + kEntries,
+                               batch.selection.scores.begin() + row * kEntries))
+            << "row " << row << " of " << batch.rows.positions.size() << ", " << c.heads << " heads";
+        EXPECT_EQ(alone.selection.chosen(0), batch.selection.chosen(row));
+      }
+    }
+  }
+}
+
+// A scale of E8M0 that is no number; one row, and many that share the entries.
+TEST_P(SelectRowsTest, AnEntryThatIsNoNumberIsNeverChosen) {
+  for (const int64_t rows : {1, 33}) {
+    AlignedRandom random({{1950, rows}}, 32, 64);
+    for (const int32_t e : {3, 64, 1949}) random.pages.region.entry(0, e)[64 + e % 4] = 255;
+    random.selection.run(ops(), queue, AlignedRandom::kEntries);
+    for (int64_t r = 0; r < rows; ++r) {
+      EXPECT_EQ(random.selection.count[size_t(r)], 16);
+      for (const int32_t e : {3, 64, 1949}) {
+        EXPECT_FALSE(random.chose(r, e)) << e;
+        EXPECT_TRUE(std::isnan(random.selection.scores[size_t(r * AlignedRandom::kEntries + e)])) << e;
+      }
     }
   }
 }

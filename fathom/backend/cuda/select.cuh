@@ -12,6 +12,7 @@ namespace fathom::cuda {
 struct Selection {
   const int64_t* positions;
   const int32_t* sequence;
+  const int32_t* begin;  // of each sequence's rows, and their end
   const uint8_t* queries;
   int64_t query_stride;
   const uint8_t* head_weights;
@@ -66,6 +67,10 @@ __device__ inline uint32_t score_key(float v) {
   const uint32_t bits = __float_as_uint(v + 0.0f);
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
+
+/// Scores of `rows` rows from s.first_row on, of `sequences` sequences, over `most` entries at most, by the kernel for
+/// rows that share entries. False when these do not, or it does not fit: nothing was launched. index_scores.cu
+bool launch_index_scores(Call& call, const Selection& s, int64_t rows, int64_t most, int64_t sequences);
 
 /// Scores of a row that one block chooses from.
 constexpr int kMostDirect = 16384;

@@ -1,4 +1,5 @@
-// Scores of cached entries. Two kernels, and select_best.cu for the choice.
+// Scores of cached entries. Two kernels, index_scores.cu for rows that share entries, and select_best.cu for the
+// choice.
 //   float    a block has one row and 32 entries: any format.
 //   tensor   Q4I of 128 channels: a warp has 32 entries at a time, which come through shared memory by cp.async, three
 //            times 32 under way. Keys are decoded in registers to bf16, exactly; the queries lie decoded in shared
@@ -8,8 +9,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "fathom/backend/cuda/index_keys.cuh"
 #include "fathom/backend/cuda/select.cuh"
-#include "fathom/backend/cuda/tensor_core.cuh"
 
 namespace fathom::cuda {
 namespace {
@@ -55,15 +56,6 @@ __global__ void score_float_kernel(const __grid_constant__ Selection s) {
 constexpr int kWarps = 8, kChannels = 128, kKeyBytes = 68, kRun = 8, kRuns = 4;  // entries that lie side by side
 constexpr int kRunBytes = kRun * kKeyBytes, kBatchBytes = kRuns * kRunBytes, kAhead = 3;
 constexpr int kSteps = kChannels / 16;
-
-/// Eight E2M1 codes as pairs (i, i + 4) of bf16, too small by 2^126.
-__device__ inline void widen_key(uint32_t codes, uint32_t (&pairs)[4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t magnitude = i < 2 ? codes << (6 - 4 * i) : codes >> (4 * i - 6);
-    pairs[i] = ((codes << (12 - 4 * i)) & 0x80008000u) | (magnitude & 0x01c001c0u);
-  }
-}
 
 // A block has one row and `keys_of_block` entries from blockIdx.x * keys_of_block on. In each 32 channels, which have
 // one scale, lane t of four has eight columns at a time: step 2 w + h of the products meets the channels
@@ -141,10 +133,10 @@ __global__ void __launch_bounds__(32 * kWarps, MTiles <= 2 ? 3 : 2)
       factor[n] = (scale[n] + 126) * 0x00800080u;  // power_pair, in one multiplication
       largest = max(largest, scale[n]);
     }
-    const bool two = __any_sync(~0u, largest > 128);
+    const bool two = __any_sync(~0u, largest > kLargestSingle);
     if (two) {
 #pragma unroll
-      for (int n = 0; n < kRuns; ++n) factor[n] = factors_of(scale[n], 126).first;
+      for (int n = 0; n < kRuns; ++n) factor[n] = key_factors(scale[n]).first;
     }
     float dot[kRuns][MTiles][4] = {};
 #pragma unroll
@@ -160,7 +152,7 @@ __global__ void __launch_bounds__(32 * kWarps, MTiles <= 2 ? 3 : 2)
 #pragma unroll
         for (int n = 0; n < kRuns; ++n) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) pairs[n][i] = times(pairs[n][i], factors_of(scale[n], 126).second);
+          for (int i = 0; i < 4; ++i) pairs[n][i] = times(pairs[n][i], key_factors(scale[n]).second);
         }
       }
 #pragma unroll
@@ -181,10 +173,10 @@ __global__ void __launch_bounds__(32 * kWarps, MTiles <= 2 ? 3 : 2)
 #pragma unroll
       for (int m = 0; m < MTiles; ++m) {
         const float low = weights[16 * m + g], high = weights[16 * m + g + 8];
-        even += low * fmaxf(dot[n][m][0], 0.0f);
-        even += high * fmaxf(dot[n][m][2], 0.0f);
-        odd += low * fmaxf(dot[n][m][1], 0.0f);
-        odd += high * fmaxf(dot[n][m][3], 0.0f);
+        even = fmaf(low, above_zero(dot[n][m][0]), even);
+        even = fmaf(high, above_zero(dot[n][m][2]), even);
+        odd = fmaf(low, above_zero(dot[n][m][1]), odd);
+        odd = fmaf(high, above_zero(dot[n][m][3]), odd);
       }
       score[2 * n] = even, score[2 * n + 1] = odd;
     }
@@ -229,7 +221,8 @@ void launch_tensor_scores(Call& call, const Selection& s, int64_t rows, int64_t 
   score_tensor_kernel<MTiles><<<blocks, 32 * kWarps, kBytes, call.stream()>>>(s, int(keys), page_shift);
 }
 
-void launch_scores(Call& call, const Selection& s, int64_t rows, int64_t most) {
+void launch_scores(Call& call, const Selection& s, int64_t rows, int64_t most, int64_t sequences) {
+  if (launch_index_scores(call, s, rows, most, sequences)) return;
   const auto by_eight = [](uint64_t v) { return v % 8 == 0; };
   const bool runs = by_eight(reinterpret_cast<uintptr_t>(s.keys.base)) && by_eight(uint64_t(s.keys.block_stride)) &&
                     s.keys.entry_bytes == kKeyBytes && s.keys.entries_per_block % kRun == 0 &&
@@ -268,6 +261,7 @@ void select_rows(Queue& queue, const SelectRows& op) {
   Selection s{};
   s.positions = row_set.positions.data;
   s.sequence = row_set.sequence.data;
+  s.begin = row_set.begin.data;
   s.queries = queries.data;
   s.query_stride = queries.stride[0];
   s.head_weights = weights.data;
@@ -302,7 +296,7 @@ void select_rows(Queue& queue, const SelectRows& op) {
   const bool looks = most > op.top_k || s.traced || (s.source && all > int64_t(op.top_blocks) * op.block_size);
   for (s.first_row = 0; s.first_row < rows; s.first_row += piece) {
     const int64_t here = std::min(piece, rows - s.first_row);
-    if (looks && most > 0) launch_scores(call, s, here, most);
+    if (looks && most > 0) launch_scores(call, s, here, most, op.keys.blocks.shape[0]);
     choose_best(call, s, here, looks, entries, count.data, blocks, block_count.data);
     if (s.traced) {
       trace_kernel<<<grid(here), 256, 0, call.stream()>>>(s, rows_of(scores), op.scores.shape[1]);

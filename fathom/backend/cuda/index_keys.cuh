@@ -1,0 +1,36 @@
+// fathom/backend/cuda/index_keys.cuh
+// Q4I entries of 128 channels as bf16, exactly, and what becomes of a dot: what the two kernels of index scores share
+// (select_rows.cu, index_scores.cu), whose results have the same bits.
+#pragma once
+#include "fathom/backend/cuda/tensor_core.cuh"
+
+namespace fathom::cuda {
+
+/// Eight E2M1 codes as pairs (i, i + 4) of bf16, too small by 2^126.
+__device__ inline void widen_key(uint32_t codes, uint32_t (&pairs)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t magnitude = i < 2 ? codes << (6 - 4 * i) : codes >> (4 * i - 6);
+    pairs[i] = ((codes << (12 - 4 * i)) & 0x80008000u) | (magnitude & 0x01c001c0u);
+  }
+}
+
+/// What brings widened codes to value * 2^(code - 127): 2^(code - 1), nearly always one bf16. `second` is 1 up to
+/// kLargestSingle; it is NaN for 255, which is no number.
+struct KeyFactors {
+  uint32_t first, second;
+};
+constexpr uint32_t kLargestSingle = 128;
+__device__ inline KeyFactors key_factors(uint32_t scale) {
+  const uint32_t field = scale + 126, first = min(field, 254u);
+  return {first * 0x00800080u, scale == 255 ? 0x7fc07fc0u : (127 + field - first) * 0x00800080u};
+}
+
+/// max(dot, 0); a NaN stays one.
+__device__ inline float above_zero(float dot) {
+  float out;
+  asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(out) : "f"(dot));
+  return out;
+}
+
+}  // namespace fathom::cuda
