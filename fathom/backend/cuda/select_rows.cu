@@ -296,7 +296,7 @@ void select_rows(Queue& queue, const SelectRows& op) {
   const bool looks = most > op.top_k || s.traced || (s.source && all > int64_t(op.top_blocks) * op.block_size);
   for (s.first_row = 0; s.first_row < rows; s.first_row += piece) {
     const int64_t here = std::min(piece, rows - s.first_row);
-    if (looks && most > 0) launch_scores(call, s, here, most, op.keys.blocks.shape[0]);
+    if (looks && most > 0) launch_scores(call, s, here, most, op.rows.begin.shape[0] - 1);
     choose_best(call, s, here, looks, entries, count.data, blocks, block_count.data);
     if (s.traced) {
       trace_kernel<<<grid(here), 256, 0, call.stream()>>>(s, rows_of(scores), op.scores.shape[1]);
