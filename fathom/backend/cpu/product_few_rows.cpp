@@ -10,9 +10,11 @@
 namespace fathom::cpu {
 namespace {
 
-constexpr int kOutputs = 8;           // at a time
-constexpr int64_t kLong = 1024;       // columns
-constexpr int64_t kAhead = 20 << 10;  // bytes between a weight and those that are called for while it is read: 1 us
+constexpr int kOutputs = 8;      // at a time
+constexpr int64_t kLong = 1024;  // columns; shorter rows are those of small matrices, which lie in a cache
+// Bytes between a weight and those that are called for while it is read: a microsecond of memory's rate, and what a
+// cache of the third level takes to answer.
+constexpr int64_t kAhead = 20 << 10, kAheadInCache = 4 << 10;
 
 /// x times the scales of the panel's blocks, in `out`; false if a number of x is too large or too small for that.
 [[gnu::target("avx512f,avx512bw")]] bool scale_row(const uint8_t* x, const uint8_t* scales, int64_t columns,
@@ -73,6 +75,17 @@ template <int V, int R>
 [[gnu::always_inline]] inline void prefetch(const uint8_t*& next, int bytes) {
   for (int i = 0; i < bytes; i += 64) _mm_prefetch(next + i, _MM_HINT_T1);
   next += bytes;
+}
+
+/// Calls for the first weights of a panel, unless this thread comes from the panel before, which has done so.
+void begin_panel(const Panel& panel, int64_t ahead) {
+  static thread_local const uint8_t* called_for = nullptr;  // the end of it
+  const uint8_t* first = panel.row(0);
+  const int64_t bytes = panel.count * panel.row_bytes;
+  const uint8_t* const now = first + ahead;  // as the panel before leaves it; this one, if it comes again, bytes more
+  const bool known = called_for == now || called_for == now + bytes;
+  called_for = now + bytes;
+  if (!known) prefetch(first, int(std::min(ahead, bytes)));
 }
 
 /// Has the processor look up where the pages of what comes lie, many at once. Pages of 4 KiB in a virtual machine take
@@ -217,9 +230,9 @@ template <class Lanes, int R>
   for (int r = 0; r < R; ++r) x[r] = rows[r];
   Pass pass;
   pass.x = x;
-  // Short rows are those of small matrices, whose end is nearer than that.
-  const int64_t group = kOutputs * panel.row_bytes, enough = columns < kLong ? group : kAhead;
+  const int64_t group = kOutputs * panel.row_bytes, enough = columns < kLong ? kAheadInCache : kAhead;
   const int64_t ahead = (enough + group - 1) / group * group;
+  begin_panel(panel, ahead);
   find_pages(panel.row(0) + kPanel * panel.row_bytes + ahead, kPanel * panel.row_bytes);
   if (kScaled) find_pages(panel.scale_row(0) + kPanel * panel.scale_bytes, kPanel * panel.scale_bytes);
   for (int first = 0; first < panel.count; first += kOutputs) {
