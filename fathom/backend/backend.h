@@ -26,8 +26,8 @@ struct Queue {
   /// writes again what they read.
   virtual void wait() {}
   ThreadPool pool;
-  /// A row's results have the same bits in any batch. The CPU's are so in any case; without it a device takes kernels
-  /// for many rows that add in another order.
+  /// A row's results have the same bits in any batch. The CPU's are so in any case; without it a device may add in an
+  /// order that depends on how many rows there are.
   bool batch_invariant = true;
 };
 

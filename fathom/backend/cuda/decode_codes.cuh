@@ -1,21 +1,21 @@
 // fathom/backend/cuda/decode_codes.cuh
-// Codes of weights as left operands of asynchronous products (warpgroup.cuh), in registers: exact, a code has at most
-// four significant bits and its scale is a power of two.
+// Codes as operands of products of bf16: exact, a code has at most four significant bits and its scale is a power of
+// two. Weights are the left one, in the registers from which they are multiplied; columns of x are put in the order in
+// which that leaves them. Which 16 columns a product sums, and so the bits of a chain of them, is decided here.
 #pragma once
+#include "fathom/backend/cuda/device.cuh"
 #include "fathom/backend/cuda/tensor_core.cuh"
 #include "fathom/tensor/dtype.h"
 
 namespace fathom::cuda {
 
-/// Of eight E2M1 codes two pairs of bf16, too small by 2^126: (2 which, + 4) and the next.
+/// Of eight E2M1 codes two pairs of bf16, too small by 2^126: (2 which, + 4) and the next. A code of four bits is put
+/// at two places by one multiplication: its sign at the top of a half, the rest at the lowest bits of the exponent.
 __device__ inline void pairs_of_e2m1(uint32_t codes, int which, uint32_t& first, uint32_t& second) {
-  if (which == 0) {
-    first = ((codes << 12) & 0x80008000u) | ((codes << 6) & 0x01c001c0u);
-    second = ((codes << 8) & 0x80008000u) | ((codes << 2) & 0x01c001c0u);
-  } else {
-    first = ((codes << 4) & 0x80008000u) | ((codes >> 2) & 0x01c001c0u);
-    second = (codes & 0x80008000u) | ((codes >> 6) & 0x01c001c0u);
-  }
+  constexpr uint32_t kSignAndRest = 0x81c081c0u;
+  const uint32_t own = codes >> (8 * which);
+  first = ((own & 0x000f000fu) * (1u << 12 | 1u << 6)) & kSignAndRest;
+  second = ((own & 0x00f000f0u) * (1u << 8 | 1u << 2)) & kSignAndRest;
 }
 /// Four E4M3 codes as pairs (0, 2) and (1, 3), too small by 2^120.
 __device__ inline void pairs_of_e4m3(uint32_t codes, uint32_t& even, uint32_t& odd) {
@@ -60,6 +60,48 @@ __device__ __forceinline__ void decode(const uint32_t (&raw)[kWords<Type>], int 
   }
 #pragma unroll
   for (int i = 0; i < 8; ++i) a[i / 4][i % 4] = times(a[i / 4][i % 4], factor[i % 2]);
+}
+
+/// What lane t of four multiplies with the weights' 32 columns, of a Q8 row: FP8 weights its words t and t + 4, FP4 2 t
+/// and 2 t + 1. Pairs 0 and 1 are the first product's. `scale`: the code of all.
+template <DType Weight>
+__device__ inline void widen_words(uint2 words, uint32_t scale, uint32_t (&pairs)[4]) {
+  uint32_t codes[4];  // in the upper byte of each half; what is in the lower does not matter
+  if constexpr (Weight == DType::f4_e2m1) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) codes[i] = __byte_perm(words.x, words.y, uint32_t(i << 4 | (4 + i) << 12));
+  } else {
+    codes[0] = words.x << 8, codes[1] = words.x, codes[2] = words.y << 8, codes[3] = words.y;
+  }
+  const Factors factors = factors_of(scale, 120);
+  uint32_t nan = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t magnitude = (codes[i] >> 4) & 0x07f007f0u;
+    nan |= (magnitude + 0x00100010u) & 0x08000800u;  // 0x7f
+    pairs[i] = times(times((codes[i] & 0x80008000u) | magnitude, factors.first), factors.second);
+  }
+  if (nan != 0 || scale == 255) {
+    const float power = e8m0(uint8_t(scale));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const __nv_bfloat162 pair =
+          __floats2bfloat162_rn(e4m3(uint8_t(codes[i] >> 8)) * power, e4m3(uint8_t(codes[i] >> 24)) * power);
+      pairs[i] = *reinterpret_cast<const uint32_t*>(&pair);
+    }
+  }
+}
+/// The same of eight columns of bf16, four words: FP8 weights columns 4 t ... 4 t + 3 and 16 + 4 t ... 16 + 4 t + 3,
+/// FP4 8 t ... 8 t + 7.
+template <DType Weight>
+__device__ inline void order_words(const uint4& words, uint32_t (&pairs)[4]) {
+  const uint32_t w[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t halves = i % 2 == 0 ? 0x5410u : 0x7632u;
+    const int first = Weight == DType::f4_e2m1 ? i / 2 : i / 2 * 2, next = Weight == DType::f4_e2m1 ? 2 : 1;
+    pairs[i] = __byte_perm(w[first], w[first + next], halves);
+  }
 }
 
 }  // namespace fathom::cuda

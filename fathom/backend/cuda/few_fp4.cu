@@ -2,6 +2,6 @@
 
 namespace fathom::cuda {
 
-template bool launch_few_product<DType::f4_e2m1>(Call&, const Product&, int);
+template bool launch_few_product<DType::f4_e2m1>(Call&, const Product&, int, bool);
 
 }  // namespace fathom::cuda

@@ -2,6 +2,6 @@
 
 namespace fathom::cuda {
 
-template bool launch_few_product<DType::f8_e4m3>(Call&, const Product&, int);
+template bool launch_few_product<DType::f8_e4m3>(Call&, const Product&, int, bool);
 
 }  // namespace fathom::cuda

@@ -54,30 +54,20 @@ void launch_tensor_product(Call& call, const Product& p) {
   }
 }
 
-namespace {
-
-bool has_aligned_codes(const Product& p) {
-  return (p.weight_type == DType::f8_e4m3 || p.weight_type == DType::f4_e2m1) && p.k % 128 == 0 &&
-         aligned(p.weight.values, p.weight_stride * bits_of(p.weight_type) / 8, 16) &&
-         aligned(p.weight.scales, p.scale_stride, 4);
-}
-
-}  // namespace
-
-bool fits_codes(const Product& p) {
-  return p.x_type == DType::f8_e4m3 && has_aligned_codes(p) && aligned(p.x_scales, p.x_scale_stride, 4);
-}
-
-bool fits_few(const Product& p) { return fits_codes(p) && aligned(p.x, p.x_stride, 16); }
-
 bool fits_many(const Product& p) {
-  const bool weight_fits = p.weight_type == DType::bf16
-                               ? p.k % 64 == 0 && aligned(p.weight.values, p.weight_stride * 2, 16)
-                               : has_aligned_codes(p);
-  const bool wide = p.x_type == DType::bf16 && weight_fits && aligned(p.x, p.x_stride * 2, 16);
+  const bool wide = p.x_type == DType::bf16 && aligned(p.x, p.x_stride * 2, 16);
+  const bool q8 = p.x_type == DType::f8_e4m3 && aligned(p.x_scales, p.x_scale_stride, 4);
+  const bool weights = aligned(p.weight.values, p.weight_stride * bits_of(p.weight_type) / 8, 16);
+  const bool scales = aligned(p.weight.scales, p.scale_stride, 4) && p.k % 128 == 0;
+  const bool codes = p.weight_type == DType::f8_e4m3 || p.weight_type == DType::f4_e2m1;
+  const bool types = p.weight_type == DType::bf16 ? wide && p.k % 64 == 0 : codes && scales && (wide || q8);
   const bool pairs = p.out_type == DType::f32 || (aligned(p.out, p.out_stride * 2, 4) && p.n / p.groups % 2 == 0);
   constexpr int kMostExperts = 1024;  // a table of theirs lies in shared memory
-  return (wide || fits_codes(p)) && pairs && p.n % p.groups == 0 && p.expert_count <= kMostExperts;
+  return types && weights && pairs && p.n % p.groups == 0 && p.expert_count <= kMostExperts;
+}
+
+bool fits_few(const Product& p) {
+  return p.weight_type != DType::bf16 && aligned(p.x, p.x_stride * bits_of(p.x_type) / 8, 16);
 }
 
 namespace {
@@ -101,41 +91,38 @@ void run_many_product(Call& call, Product p, int x_rows, WholeProduct whole) {
 
 }  // namespace
 
-// Which kernel takes a product: the first of these that fits. What decides by numbers is in tiles.h.
-//   many     Q8 x FP8 or FP4, bf16 x any of the three, from 17 rows of a weight (on average of an expert) on:
-//   product_pairs.cuh, with
-//            thousands of them product_many.cuh. Only in queues that are not batch-invariant; small weights with up to
-//            64 rows are left to `few`
-//   few      Q8 x FP8 or FP4, up to 64 rows of a weight, 16 on average of an expert
-//   codes    Q8 x FP8 or FP4, any number of rows; the bits of `few`
-//   tensor   bf16 or Q8 (widened first) x bf16, FP8, FP4
-//   float    all else
+// Which kernel takes a product, by its formats and addresses: those whose sums have one order (fits_many()), then the
+// tensor cores in any other case that they can do, else float. Among the first the number of rows decides (tiles.h),
+// which changes speed only:
+//   few      FP8 or FP4 weights, up to 16 rows of a weight, on average of an expert
+//   pairs    from there on; bf16 weights with any number of rows
+//   many     thousands of rows, where K is in one part
+// In queues that are not batch-invariant Q8 rows may take an order of their own in the first, up to 64 of a small
+// weight, and several row tiles may share K otherwise.
+//   tensor   bf16 or Q8 (widened first) x bf16, FP8, FP4; an order of its own
 void run_product(Call& call, Product p, WholeProduct whole) {
   if (p.rows == 0 || p.n == 0) return;
   const bool grouped = p.begin != nullptr;
   if (whole.experts == 0) whole = {p.rows, grouped ? p.expert_count : p.groups};
   if (!fits_tensor_cores(p)) return launch_float_product(call, p);
-  const bool few_first = !grouped && fits_few(p) && few_rows_are_faster(p.rows, p.n, p.k);
-  if (fits_many(p) && !few_first) {
-    const int64_t rows = grouped ? whole.rows / whole.experts : p.rows;
-    const int x_rows = many_rows_tile(rows, p.n / p.groups, whole.experts, call.batch_invariant());
-    if (x_rows > 0) return run_many_product(call, p, x_rows, whole);
-  }
-  if (fits_few(p)) {
-    const int x_rows = grouped ? few_rows_of_experts(whole.rows, whole.experts) : few_rows(p.rows);
-    const auto launch =
-        p.weight_type == DType::f8_e4m3 ? launch_few_product<DType::f8_e4m3> : launch_few_product<DType::f4_e2m1>;
-    if (x_rows > 0 && launch(call, p, x_rows)) return;
-  }
-  if (fits_codes(p)) {
-    const int64_t columns = p.k * p.groups;
-    auto* codes = call.workspace<uint16_t>(p.x_rows * columns);
-    arrange_q8(call.stream(), {p.x, p.x_stride, p.x_scales, p.x_scale_stride, p.x_rows, columns},
-               p.weight_type == DType::f4_e2m1, codes);
-    p.x = reinterpret_cast<const uint8_t*>(codes);
-    p.x_stride = columns;
-    if (p.weight_type == DType::f8_e4m3) return launch_codes_product<DType::f8_e4m3>(call, p);
-    return launch_codes_product<DType::f4_e2m1>(call, p);
+  if (fits_many(p)) {
+    const bool codes = p.weight_type != DType::bf16;
+    const ProductPlan plan = product_plan({.rows = grouped ? 0 : p.rows,
+                                           .assignments = grouped ? whole.rows : 0,
+                                           .experts = grouped ? whole.experts : 0,
+                                           .n = p.n,
+                                           .columns = p.k * p.groups,
+                                           .groups = p.groups},
+                                          call.batch_invariant(), codes ? 128 : 64);
+    if (codes && fits_few(p)) {
+      const auto launch =
+          p.weight_type == DType::f8_e4m3 ? launch_few_product<DType::f8_e4m3> : launch_few_product<DType::f4_e2m1>;
+      if (p.x_type == DType::f8_e4m3 && plan.few_rows > 0 && launch(call, p, plan.few_rows, false)) return;
+      p.parts = plan.weight_parts;
+      if (plan.rows_in_chains > 0 && launch(call, p, plan.rows_in_chains, true)) return;
+    }
+    p.parts = plan.parts;
+    return run_many_product(call, p, plan.x_rows, whole);
   }
   if (p.x_type == DType::f8_e4m3) {
     const int64_t columns = p.k * p.groups;

@@ -35,6 +35,7 @@ struct Product {
   int scale_rows = 1;
   int64_t n = 0, k = 0;
   int groups = 1;
+  int parts = 0;  // of K, each summed by itself, added in rising order (sum_parts()); 0: as the kernel wants
   // result
   uint8_t* out = nullptr;
   DType out_type = DType::f32;
@@ -52,17 +53,12 @@ void launch_tensor_product(Call& call, const Product& product);
 template <DType Weight>
 void launch_tensor_product(Call& call, const Product& product);  // product_bf16.cu, product_fp8.cu, product_fp4.cu
 
-/// Q8 x FP8 or FP4, codes as f16 with the scales on the sums; x arranged by arrange_q8 for that weight type.
-template <DType Weight>
-void launch_codes_product(Call& call, const Product& product);  // codes_fp8.cu, codes_fp4.cu
-/// Whether that kernel can run it: Q8 inputs, FP8 or FP4 weights, K in steps of 128, scales on 4-byte addresses. Pure.
-bool fits_codes(const Product& product);
-
-/// The same numbers in the same order where few rows meet a weight, 8 or 16 of them (x_rows) at a time; x as it is.
+/// Rows of Q8 or bf16 times FP8 or FP4 weights where few rows meet a weight, 8 or 16 of them (x_rows) at
+/// a time; x as it is. In the order of the kernels below (`in_chains`), or the one that is faster here: Q8 rows only.
 /// False when it does not fit: nothing was launched.
 template <DType Weight>
-bool launch_few_product(Call& call, const Product& product, int x_rows);  // few_fp8.cu, few_fp4.cu
-/// Whether its loads can be made: as fits_codes, and x on addresses of 16 bytes. Pure.
+bool launch_few_product(Call& call, const Product& product, int x_rows, bool in_chains);  // few_fp8.cu, few_fp4.cu
+/// Whether its loads can be made: as fits_many with such weights, and x on addresses of 16 bytes. Pure.
 bool fits_few(const Product& product);
 
 /// Row tiles of a product at most.
@@ -77,15 +73,16 @@ inline int64_t most_row_tiles(const Product& p, int x_rows) {
 void arrange_tiles(cudaStream_t stream, const Product& p, int x_rows, uint8_t* out);
 inline int64_t arranged_rows(const Product& p, int x_rows) { return most_row_tiles(p, x_rows) * x_rows; }
 
-/// Thousands of rows: Q8 x FP8 or FP4, or bf16 x any weight, in tiles of `x_rows` rows (tiles.h); x is what
-/// arrange_tiles made.
+/// Thousands of rows: Q8 x FP8 or FP4, bf16 x any weight, in tiles of `x_rows` rows (tiles.h), all of K in one chain; x
+/// is what arrange_tiles made.
 template <DType Weight>
 void launch_many_product(Call& call, const Product& product, int x_rows);  // many_bf16.cu, many_fp8.cu, many_fp4.cu
-/// The same from 17 rows on. `whole`: of a grouped product, what it is a part of; how K is shared follows it.
+/// The same with any number of rows, in Product::parts. `whole`: of a grouped product, what it is a part of; where
+/// parts are free, how K is shared follows it.
 template <DType Weight>
 void launch_pair_product(Call& call, const Product& product, WholeProduct whole);  // pairs_bf16.cu and so on
-/// Whether these two can run it: weights as in fits_codes, or bf16 with K in steps of 64; x in Q8 or bf16; pairs of
-/// results on addresses of their size. Pure.
+/// Whether these two can run it: the types above; K in steps of 128, of bf16 weights 64; loads of 16 bytes (scales: 4),
+/// pairs of results on addresses of their size. Does not ask how many rows there are. Pure.
 bool fits_many(const Product& product);
 
 /// Runs one of them.

@@ -1,6 +1,5 @@
 // fathom/backend/cuda/product_few.cuh
-// Q8 rows times FP8 or FP4 weights where there are few rows (1 to 16 of a weight) and the weights' bytes are the floor.
-// The numbers and their order are product_codes.cuh's: both give the same bits.
+// Rows times FP8 or FP4 weights where there are few rows (1 to 16 of a weight) and the weights' bytes are the floor.
 //
 // One launch, one block a multiprocessor. The tiles (16 weight rows, all of K) of all weights lie in one line; each
 // block has an equal piece of it, and its warps take tiles in turn. A warp has a pipeline of its own: 16 rows x 128
@@ -11,29 +10,36 @@
 // (programmatic dependent launch): a plain product's first weights are fetched then, everything else after the wait.
 // Through a chain of such products a fetch may come before the end of any kernel ahead of it, so a plain product's
 // weights must have been there before the stream's last wait or copy; the engine's are loaded before steps begin. A
-// block ends only after its wait, so the kernel behind a chain has waited for all of it. In a captured graph the launch
-// is an edge of the type cudaGraphDependencyTypeProgrammatic. Source: CUDA programming guide, programmatic dependent
-// launch.
+// block with tiles ends only after its wait, so the kernel behind a chain has waited for all of it. In a captured graph
+// the launch is an edge of the type cudaGraphDependencyTypeProgrammatic. Source: CUDA programming guide, programmatic
+// dependent launch.
 //
-// Where a block has a few tiles only, its warps share each by segments of K, and the one that ends last adds the parts.
+// Sums have one of two orders (FewForm). In queues that are batch-invariant, and of bf16 rows, that of
+// product_pairs.cuh, whose bits they then are: operands decoded to bf16 by the same code, each of Product::parts one
+// chain of sums by the tensor core. Else the one that is faster here: the codes themselves are multiplied, as f16,
+// which is exact, and the scales are applied to the float sum of each 32 columns, so that no weight is multiplied by a
+// scale and no product waits for the one before; K in segments (tiles.h). In both, parts are added in rising order.
+// Where a block has a few tiles only, its warps share each by parts, and the one that ends last adds them.
 //
 // Bytes: the weights once for each 8 or 16 rows of x. What comes next is instructions: about 53 for 512 FP4 weights.
 #pragma once
 #include <algorithm>
+#include <type_traits>
 
 #include "fathom/backend/cuda/block_scan.cuh"
 #include "fathom/backend/cuda/product_few_parts.cuh"
 
 namespace fathom::cuda {
 
-template <DType Type, int NTiles, int Warps, int Stages, bool Wide>
+template <DType Type, int NTiles, int Warps, int Stages, FewForm Form>
 __global__ void __launch_bounds__(32 * Warps, 1)
     few_kernel(const __grid_constant__ Product p, const __grid_constant__ FewPlan plan) {
-  using Shared = FewShared<NTiles, Warps, Stages, Wide>;
+  using Shared = FewShared<NTiles, Warps, Stages, Form>;
   constexpr int kThreads = 32 * Warps, kX = 8 * NTiles;
   constexpr int kByteColumns = Type == DType::f4_e2m1 ? 2 : 1;
   constexpr int kSteps = 16 * kFewPieces * kByteColumns / kStep;  // of 128 columns in a stage
-  constexpr int kXGroup = Wide ? 64 : 32;                         // bytes of 32 columns of x
+  constexpr int kXGroup = Shared::kXGroup, kScaleSteps = Shared::kScaleSteps, kScalePitch = Shared::kScalePitch;
+  constexpr bool kChain = Form == FewForm::chain;
   extern __shared__ __align__(128) uint8_t few_memory[];
   __shared__ int lanes[Warps];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -75,7 +81,11 @@ __global__ void __launch_bounds__(32 * Warps, 1)
   for (int i = threadIdx.x; i < plan.most_shared_tiles; i += kThreads) arrived[i] = 0;
   __syncthreads();
   const int64_t all = int64_t(pairs) * plan.tiles;
-  const int begin_tile = int(all * blockIdx.x / gridDim.x), end_tile = int(all * (blockIdx.x + 1) / gridDim.x);
+  // As many blocks for each pair where that leaves few without work: a block that has the ends of two waits between.
+  int blocks = int(gridDim.x);
+  if (pairs > 1 && pairs <= blocks && blocks % pairs * 16 <= blocks) blocks -= blocks % pairs;
+  if (int(blockIdx.x) >= blocks) return;
+  const int begin_tile = int(all * blockIdx.x / blocks), end_tile = int(all * (blockIdx.x + 1) / blocks);
   if (begin_tile == end_tile) return;
 
   struct Pair {
@@ -132,11 +142,12 @@ __global__ void __launch_bounds__(32 * Warps, 1)
   const Unit end{end_tile / plan.tiles, end_tile % plan.tiles, 0};
   const auto exists = [&](const Unit& u) { return u.pair < end.pair || (u.pair == end.pair && u.tile < end.tile); };
   const auto steps_of = [&](const Unit& u) {
-    return plan.ways == 1 ? k_steps : min(plan.segment_steps, k_steps - u.part * plan.segment_steps);
+    return plan.ways == 1 ? k_steps : plan.begin[u.part + 1] - plan.begin[u.part];
   };
 
   // ---- the front of the pipeline
-  constexpr int kCopies = kFewRows * kFewPieces / 32, kScaleCopies = kFewRows * kScaleSteps / 32;
+  constexpr int kCopies = kFewRows * kFewPieces / 32;
+  constexpr int kScaleLines = 32 / kScaleSteps, kScaleCopies = kFewRows / kScaleLines;  // rows of a copy by the warp
   Unit front_unit = unit;
   int front_left = 0, front_scales_left = 0, front_pair = -1;  // steps
   uint32_t front_stage = 0, front_slot = 0;                    // bytes
@@ -144,13 +155,13 @@ __global__ void __launch_bounds__(32 * Warps, 1)
   const uint8_t* front_scale = nullptr;
   uint32_t row_offset[kCopies], scale_offset[kScaleCopies];
   const int piece = lane % kFewPieces;
-  int piece_step = piece * kSteps / kFewPieces, scale_step = lane % kScaleSteps;
+  const int piece_step = piece * kSteps / kFewPieces, scale_step = lane % kScaleSteps, scale_line = lane / kScaleSteps;
   const uint32_t stages = shared_address(few_memory) + warp * Stages * Shared::kStage;
   const uint32_t slots = shared_address(few_memory) + Shared::kPipes + warp * Stages * Shared::kScales;
   // Pieces of a row change places, so that eight rows of one piece lie in different banks.
   uint32_t to_even = stages + lane / 8 * 128 + (piece ^ lane / 8) * 16;
   uint32_t to_odd = stages + lane / 8 * 128 + (piece ^ (lane / 8 + 4)) * 16 + 512;
-  uint32_t to_scales = slots + lane / kScaleSteps * kScalePitch + scale_step * 4;
+  uint32_t to_scales = slots + scale_line * kScalePitch + scale_step * 4;
   keep(to_even), keep(to_odd), keep(to_scales);
   const uint32_t row_stride = uint32_t(p.weight_stride / kByteColumns), scale_stride = uint32_t(p.scale_stride);
   Pair coming;
@@ -160,16 +171,16 @@ __global__ void __launch_bounds__(32 * Warps, 1)
       coming = pair_of(front_pair);
     }
     const int n = coming.n_first + front_unit.tile * kFewRows, last = min(coming.n_end - n, kFewRows) - 1;
-    const int first_step = front_unit.part * plan.segment_steps;
+    const int first_step = plan.begin[front_unit.part];
     front = coming.weight.values + int64_t(n) * row_stride + first_step * (kStep / kByteColumns) + piece * 16;
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) row_offset[i] = uint32_t(min(lane / 8 + 4 * i, last)) * row_stride;
     const int scale_row = n >> plan.scale_shift;
-    front_scale =
-        coming.weight.scales + int64_t(scale_row) * scale_stride + (first_step + lane % kScaleSteps) * kGroups;
+    front_scale = coming.weight.scales + int64_t(scale_row) * scale_stride + (first_step + scale_step) * kGroups;
 #pragma unroll
     for (int i = 0; i < kScaleCopies; ++i) {
-      scale_offset[i] = uint32_t(((n + min(lane / 8 + 4 * i, last)) >> plan.scale_shift) - scale_row) * scale_stride;
+      const int row = n + min(scale_line + kScaleLines * i, last);
+      scale_offset[i] = uint32_t((row >> plan.scale_shift) - scale_row) * scale_stride;
     }
     front_left = steps_of(front_unit);
     front_scales_left = 0;
@@ -187,7 +198,8 @@ __global__ void __launch_bounds__(32 * Warps, 1)
         const uint32_t scale_bytes = scale_step < front_left ? 4 : 0;
 #pragma unroll
         for (int i = 0; i < kScaleCopies; ++i) {
-          copy_async<4>(to_scales + front_slot + i * 4 * kScalePitch, front_scale + scale_offset[i], scale_bytes);
+          copy_async<4>(to_scales + front_slot + i * kScaleLines * kScalePitch, front_scale + scale_offset[i],
+                        scale_bytes);
         }
         front_scale += 4 * kScaleSteps;
         front_slot = front_slot == (Stages - 1) * Shared::kScales ? 0 : front_slot + Shared::kScales;
@@ -221,13 +233,13 @@ __global__ void __launch_bounds__(32 * Warps, 1)
   for (int number = begin_tile / plan.tiles; number <= last_pair; ++number) {
     const Pair pair = pair_of(number);
     __syncthreads();  // the rows before have been used
-    place_rows<Type, kX, kThreads, Wide>(p, k, pair.first, pair.rows, pair.x_column, x_row_bytes, x_memory, x_scales);
+    place_rows<Type, kX, kThreads, Form>(p, k, pair.first, pair.rows, pair.x_column, x_row_bytes, x_memory, x_scales);
     __syncthreads();
 
 #pragma unroll 1
     for (; unit.pair == number && exists(unit); skip(unit, step_tiles, step_parts)) {
-      const int first_step = unit.part * plan.segment_steps;
-      int left = steps_of(unit), segment_left = plan.segment_steps, scales_left = 0;
+      const int first_step = plan.begin[unit.part];
+      int part = unit.part, left = steps_of(unit), part_left = plan.begin[part + 1] - first_step, scales_left = 0;
       uint32_t x_lane[NTiles];
 #pragma unroll
       for (int n = 0; n < NTiles; ++n) {  // rows that do not exist: those of the last one, whose sums are not stored
@@ -255,60 +267,21 @@ __global__ void __launch_bounds__(32 * Warps, 1)
           uint32_t own[2];
 #pragma unroll
           for (int h = 0; h < 2; ++h) own[h] = load_shared(scales + 8 * h * kScalePitch + 4 * s);
-          float4 xs[NTiles][2];
-#pragma unroll
-          for (int n = 0; n < NTiles; ++n) {
-            xs[n][0] = load_shared_4(x_scale + (s * kX + 8 * n) * 16);
-            xs[n][1] = load_shared_4(x_scale + (s * kX + 8 * n + 1) * 16);
-          }
           uint32_t raw[4 / kByteColumns][4];
 #pragma unroll
           for (int q = 0; q < 4 / kByteColumns; ++q) {
             load_matrices(raw[q], matrix[q + s * (4 / kByteColumns)] + stage);
           }
+          uint32_t x_at[NTiles];
 #pragma unroll
-          for (int j = 0; j < kGroups; ++j) {
-            uint32_t a[2][4];
-            if constexpr (Type == DType::f8_e4m3) {
-              widen_e4m3(raw[j][0], a[0][0], a[0][2]);
-              widen_e4m3(raw[j][1], a[0][1], a[0][3]);
-              widen_e4m3(raw[j][2], a[1][0], a[1][2]);
-              widen_e4m3(raw[j][3], a[1][1], a[1][3]);
-            } else {
-              uint32_t low[4], high[4];
-              widen_e2m1_by_bytes(raw[j / 2][j % 2 * 2], low);
-              widen_e2m1_by_bytes(raw[j / 2][j % 2 * 2 + 1], high);
-              a[0][0] = low[0], a[0][1] = high[0], a[0][2] = low[1], a[0][3] = high[1];
-              a[1][0] = low[2], a[1][1] = high[2], a[1][2] = low[3], a[1][3] = high[3];
-            }
-            const float scale[2] = {scale_of(own[0], j), scale_of(own[1], j)};
-#pragma unroll
-            for (int n = 0; n < NTiles; ++n) {
-              const uint32_t at = x_lane[n] + (s * kGroups + j) * kXGroup;
-              uint4 x;
-              if constexpr (Wide) {
-                asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                             : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                             : "r"(at));
-              } else {
-                uint2 codes;
-                asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(codes.x), "=r"(codes.y) : "r"(at));
-                widen_e4m3(codes.x, x.x, x.y);
-                widen_e4m3(codes.y, x.z, x.w);
-              }
-              float part[4];
-              multiply_half(part, a[0], x.x, x.y);
-              multiply_add_half(part, a[1], x.z, x.w);
-              const float even = reinterpret_cast<const float*>(&xs[n][0])[j],
-                          odd = reinterpret_cast<const float*>(&xs[n][1])[j];
-              sum[n][0] = fmaf(part[0] * scale[0], even, sum[n][0]);
-              sum[n][1] = fmaf(part[1] * scale[0], odd, sum[n][1]);
-              sum[n][2] = fmaf(part[2] * scale[1], even, sum[n][2]);
-              sum[n][3] = fmaf(part[3] * scale[1], odd, sum[n][3]);
-            }
+          for (int n = 0; n < NTiles; ++n) x_at[n] = x_lane[n] + s * (kGroups * kXGroup);
+          if constexpr (kChain) {
+            add_in_chain<Type, NTiles>(raw, own, x_at, sum);
+          } else {
+            add_codes<Type, NTiles, Form>(raw, own, x_at, x_scale + s * (kX * 16), sum);
           }
           --left;
-          if (--segment_left == 0 || left == 0) {
+          if (--part_left == 0 || left == 0) {
 #pragma unroll
             for (int n = 0; n < NTiles; ++n) {
 #pragma unroll
@@ -317,13 +290,13 @@ __global__ void __launch_bounds__(32 * Warps, 1)
                 sum[n][i] = 0;
               }
             }
-            segment_left = plan.segment_steps;
+            if (left > 0) ++part, part_left = plan.begin[part + 1] - plan.begin[part];
           }
         }
         stage = stage == (Stages - 1) * Shared::kStage ? 0 : stage + Shared::kStage;
         scales += 4 * kSteps;
         scales_left -= kSteps;
-        x_scale += kSteps * kX * 16;
+        if constexpr (!kChain) x_scale += kSteps * kX * 16;
 #pragma unroll
         for (int n = 0; n < NTiles; ++n) x_lane[n] += kSteps * kGroups * kXGroup;
       }
@@ -358,24 +331,44 @@ __global__ void __launch_bounds__(32 * Warps, 1)
   wait_copies<0>();
 }
 
-template <DType Type, int NTiles, int Warps, int Stages, bool Wide>
-bool launch_few_kernel(cudaStream_t stream, const Product& p, int multiprocessors) {
+inline int multiprocessors() {
+  static const int count = [] {
+    int device = 0, found = 0;
+    expect(cudaGetDevice(&device), "a product");
+    expect(cudaDeviceGetAttribute(&found, cudaDevAttrMultiProcessorCount, device), "a product");
+    return found;
+  }();
+  return count;
+}
+
+/// Tiles of a block at most, with so many rows of x at a time.
+inline int64_t few_tiles(const Product& p, int x_rows) {
+  return divide_up(most_row_tiles(p, x_rows) * p.groups * divide_up(p.n / p.groups, kFewRows), multiprocessors());
+}
+
+/// False: x does not fit into shared memory, and nothing was launched.
+template <DType Type, int NTiles, int Warps, int Stages, FewForm Form>
+bool launch_few_kernel(cudaStream_t stream, const Product& p) {
   constexpr int kX = 8 * NTiles;
   FewPlan plan;
-  plan.tiles = int((p.n / p.groups + kFewRows - 1) / kFewRows);
-  plan.segment_steps = int(segment_columns(p.k) / kStep);
+  plan.tiles = int(divide_up(p.n / p.groups, kFewRows));
+  const int parts = Form == FewForm::chain ? p.parts : int(std::min<int64_t>(segments(p.k), FewPlan::kMostParts));
+  for (int part = 0; part <= parts; ++part) plan.begin[part] = int(p.k / kStep * part / parts);
   plan.x_capacity = int(std::min<int64_t>(kX, p.rows));
   plan.scale_shift = 0;
   while (1 << plan.scale_shift < p.scale_rows) ++plan.scale_shift;
   if (1 << plan.scale_shift != p.scale_rows) return false;
-  const int64_t pairs = most_row_tiles(p, kX) * p.groups;
-  const int64_t of_block = (pairs * plan.tiles + multiprocessors - 1) / multiprocessors;
-  plan.ways = of_block <= 8 && segments(p.k) <= 8 ? int(segments(p.k)) : 1;
-  plan.most_shared_tiles = plan.ways > 1 ? int(of_block) : 0;
+  const int64_t of_block = few_tiles(p, kX);
   constexpr int kStatic = 1024;  // what the kernel has besides, at most
-  const int bytes = FewShared<NTiles, Warps, Stages, Wide>::bytes(p.k, plan, p.begin ? p.expert_count : 0);
-  if (bytes > kMostShared - kStatic) return false;
-  const auto kernel = few_kernel<Type, NTiles, Warps, Stages, Wide>;
+  int bytes = 0;
+  const auto fits = [&](int ways) {
+    plan.ways = ways;
+    plan.most_shared_tiles = ways > 1 ? int(of_block) : 0;
+    bytes = FewShared<NTiles, Warps, Stages, Form>::bytes(p.k, plan, p.begin ? p.expert_count : 0);
+    return bytes <= kMostShared - kStatic;
+  };
+  if (!(of_block <= 8 && fits(parts)) && !fits(1)) return false;
+  const auto kernel = few_kernel<Type, NTiles, Warps, Stages, Form>;
   static const cudaError_t allowed =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared - kStatic);
   expect(allowed, "a product");
@@ -383,7 +376,8 @@ bool launch_few_kernel(cudaStream_t stream, const Product& p, int multiprocessor
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t launch{};
-  launch.gridDim = dim3(unsigned(std::min<int64_t>(multiprocessors, pairs * plan.tiles)));
+  const int64_t tiles = most_row_tiles(p, kX) * p.groups * plan.tiles;
+  launch.gridDim = dim3(unsigned(std::min<int64_t>(multiprocessors(), tiles)));
   launch.blockDim = dim3(32 * Warps);
   launch.dynamicSmemBytes = size_t(bytes);
   launch.stream = stream;
@@ -393,21 +387,36 @@ bool launch_few_kernel(cudaStream_t stream, const Product& p, int multiprocessor
   return true;
 }
 
-/// False: it does not fit, and nothing was launched. Warps and stages as measured (docs/performance/cuda.md).
+// Warps and stages as measured (docs/performance/cuda.md).
 template <DType Type>
-bool launch_few_product(Call& call, const Product& p, int x_rows) {
-  static const int multiprocessors = [] {
-    int device = 0, count = 0;
-    expect(cudaGetDevice(&device), "a product");
-    expect(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "a product");
-    return count;
-  }();
-  if (x_rows > 8) return launch_few_kernel<Type, 2, 16, 3, false>(call.stream(), p, multiprocessors);
+bool launch_few_chains(cudaStream_t stream, const Product& p, int x_rows) {
+  constexpr FewForm kForm = FewForm::chain;
+  if (x_rows > 8 &&
+      (launch_few_kernel<Type, 2, 16, 3, kForm>(stream, p) || launch_few_kernel<Type, 2, 8, 3, kForm>(stream, p))) {
+    return true;
+  }
+  // Few tiles of a block want longer pipelines, long rows of x leave room for shorter ones only.
+  if (few_tiles(p, 8) * p.parts <= 8 && launch_few_kernel<Type, 1, 8, 6, kForm>(stream, p)) return true;
   if constexpr (Type == DType::f4_e2m1) {
     const bool few_of_each = p.begin != nullptr && p.rows <= 2 * p.expert_count;
-    if (few_of_each) return launch_few_kernel<Type, 1, 16, 3, true>(call.stream(), p, multiprocessors);
+    if (few_of_each && launch_few_kernel<Type, 1, 16, 3, kForm>(stream, p)) return true;
   }
-  return launch_few_kernel<Type, 1, 12, 4, true>(call.stream(), p, multiprocessors);
+  return launch_few_kernel<Type, 1, 12, 4, kForm>(stream, p) || launch_few_kernel<Type, 1, 8, 4, kForm>(stream, p);
+}
+template <DType Type>
+bool launch_few_codes(cudaStream_t stream, const Product& p, int x_rows) {
+  if (x_rows > 8) return launch_few_kernel<Type, 2, 16, 3, FewForm::codes>(stream, p);
+  if constexpr (Type == DType::f4_e2m1) {
+    const bool few_of_each = p.begin != nullptr && p.rows <= 2 * p.expert_count;
+    if (few_of_each) return launch_few_kernel<Type, 1, 16, 3, FewForm::halves>(stream, p);
+  }
+  return launch_few_kernel<Type, 1, 12, 4, FewForm::halves>(stream, p);
+}
+
+template <DType Type>
+bool launch_few_product(Call& call, const Product& p, int x_rows, bool in_chains) {
+  return in_chains ? launch_few_chains<Type>(call.stream(), p, x_rows)
+                   : launch_few_codes<Type>(call.stream(), p, x_rows);
 }
 
 }  // namespace fathom::cuda

@@ -1,5 +1,6 @@
 // Products with few rows on the device: against the definition, and bit for bit a row alone, in batches on both sides
-// of every threshold, and as an expert's. From the released formats: Q8 rows, FP8 weights of 32 x 32, FP4 weights.
+// of its thresholds, and as an expert's. From the released formats: Q8 rows, FP8 weights of 32 x 32, FP4 weights.
+// Across kernels: product_order_test.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,17 +23,25 @@ Tensor run(const Operations& ops, Queue& queue, const Matrix& x, const Matrix& w
   return out;
 }
 
-class FewRowsTest : public testing::TestWithParam<DType> {
+/// A weight's type, and whether the queue is batch-invariant: each has its order of sums.
+using Case = std::pair<DType, bool>;
+class FewRowsTest : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     if (!backend.ok()) GTEST_SKIP() << to_string(backend.error());
     queue = std::move(*backend->open_queue(1));
+    queue->batch_invariant = GetParam().second;
   }
+  const DType weight_type = GetParam().first;
   Result<Backend> backend = cuda_backend();
   std::unique_ptr<Queue> queue;
 };
-INSTANTIATE_TEST_SUITE_P(Weights, FewRowsTest, testing::Values(DType::f8_e4m3, DType::f4_e2m1),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Weights, FewRowsTest,
+                         testing::Values(Case(DType::f8_e4m3, false), Case(DType::f8_e4m3, true),
+                                         Case(DType::f4_e2m1, false), Case(DType::f4_e2m1, true)),
+                         [](const auto& info) {
+                           return std::string(name_of(info.param.first)) + (info.param.second ? "_invariant" : "");
+                         });
 
 // K: one step; half a stage of FP4; two segments of nine steps; four of ten; a K whose rows do not fit (another
 // kernel). N: not a tile's, one, many of a block.
@@ -46,7 +55,7 @@ TEST_P(FewRowsTest, AgreesWithTheDefinition) {
                                                                               {2, 256, 512, 4},
                                                                               {11, 16, 30720, 1}}) {
     SCOPED_TRACE(testing::Message() << rows << " x " << n << " x " << k << ", groups " << groups);
-    const Stored x = stored(DType::f8_e4m3, rows, k * groups, 1, 3), w = stored_weight(GetParam(), n, k, 4);
+    const Stored x = stored(DType::f8_e4m3, rows, k * groups, 1, 3), w = stored_weight(weight_type, n, k, 4);
     const Operations definition = reference_operations();
     Queue host{1};
     const Tensor got = run(backend->ops, *queue, x, w, int(groups));
@@ -61,9 +70,31 @@ TEST_P(FewRowsTest, AgreesWithTheDefinition) {
   }
 }
 
+// Above 2 (FP4) or 2^7 (FP8) a code's factor is beyond bf16; 2^-60 leaves values far below one. And rows of bf16.
+TEST_P(FewRowsTest, ScalesMayBeLargeOrSmallAndRowsBf16) {
+  const Operations definition = reference_operations();
+  Queue host{1};
+  for (const DType type : {DType::f8_e4m3, DType::bf16}) {
+    for (const auto& [low, high] : {std::pair{120, 150}, {60, 80}, {127, 129}}) {
+      for (const int64_t rows : {1, 13}) {
+        SCOPED_TRACE(testing::Message() << name_of(type) << ", scales from 2^" << low - 127 << ", rows " << rows);
+        const Stored x = stored(type, rows, 640, 1, 13), w = stored_weight(weight_type, 50, 640, 14, low, high);
+        const Tensor got = run(backend->ops, *queue, x, w), want = run(definition, host, x, w),
+                     size = run(definition, host, x.absolute(), w.absolute());
+        for (int64_t r = 0; r < rows; ++r) {
+          for (int64_t i = 0; i < 50; ++i) {
+            ASSERT_NEAR(got.at(r, i), want.at(r, i), double(size.at(r, i)) * 660 * 0x1p-24) << r << ", " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Not batch-invariant: as long as this kernel takes them, of a small weight up to 64.
 TEST_P(FewRowsTest, ARowHasTheSameBitsInAnyBatch) {
   for (const int64_t k : {512, 2304, 5120}) {
-    const Stored x = stored(DType::f8_e4m3, 47, k, 1, 5), w = stored_weight(GetParam(), 72, k, 6);
+    const Stored x = stored(DType::f8_e4m3, 47, k, 1, 5), w = stored_weight(weight_type, 72, k, 6);
     const Tensor all = run(backend->ops, *queue, x, w);
     for (const int64_t count : {1, 2, 8, 9, 16, 17, 32, 33}) {
       for (const int64_t begin : {int64_t(0), int64_t(5), 47 - count}) {
@@ -81,12 +112,13 @@ TEST_P(FewRowsTest, ARowHasTheSameBitsInAnyBatch) {
 // Experts with none, one, eight, nine, seventeen and more rows, in an order of x's rows that is not theirs.
 TEST_P(FewRowsTest, AnExpertsRowsAreThoseOfItsWeightAlone) {
   const std::vector<int64_t> counts{0, 1, 8, 9, 0, 17, 3, 40, 0};
+  const std::vector<int32_t> one{0, 1};
   for (const auto& [n, k] : std::vector<std::array<int64_t, 2>>{{2320, 512}, {72, 2304}, {40, 5120}}) {
     const Stored x = stored(DType::f8_e4m3, 30, k, 1, 7);
     std::vector<Stored> weights;
     std::vector<int32_t> begin{0}, x_row;
     for (size_t e = 0; e < counts.size(); ++e) {
-      weights.push_back(stored_weight(GetParam(), n, k, 10 + e));
+      weights.push_back(stored_weight(weight_type, n, k, 10 + e));
       for (int64_t i = 0; i < counts[e]; ++i) x_row.push_back(int32_t((i * 7 + int64_t(e)) % 30));
       begin.push_back(int32_t(x_row.size()));
     }
@@ -101,7 +133,9 @@ TEST_P(FewRowsTest, AnExpertsRowsAreThoseOfItsWeightAlone) {
     backend->ops.grouped_linear(*queue, op);
     for (size_t e = 0; e < counts.size(); ++e) {
       for (int32_t a = begin[e]; a < begin[e + 1]; ++a) {
-        const Tensor alone = run(backend->ops, *queue, Matrix(x).slice(x_row[size_t(a)], 1), weights[e]);
+        Tensor alone(DType::f32, 1, n);
+        backend->ops.grouped_linear(*queue,
+                                    {Matrix(x).slice(x_row[size_t(a)], 1), {}, view(one), {&views[e], 1}, alone.out()});
         EXPECT_EQ(std::memcmp(alone.row(0).data(), out.row(a).data(), alone.row(0).size()), 0)
             << "expert " << e << ", assignment " << a << ", N " << n << ", K " << k;
       }
@@ -112,7 +146,7 @@ TEST_P(FewRowsTest, AnExpertsRowsAreThoseOfItsWeightAlone) {
 // Each product of a chain begins before the one ahead has ended, and waits for its rows.
 TEST_P(FewRowsTest, AChainOfProductsAndQuantizersIsInOrder) {
   constexpr int64_t kSide = 1024;
-  const Stored start = stored(DType::f8_e4m3, 3, kSide, 1, 11), w = stored_weight(GetParam(), kSide, kSide, 12);
+  const Stored start = stored(DType::f8_e4m3, 3, kSide, 1, 11), w = stored_weight(weight_type, kSide, kSide, 12);
   const auto device = [&](const Tensor& host) {
     auto memory = backend->memory.allocate(int64_t(host.bytes.size()));
     backend->memory.copy(memory->data(), host.bytes.data(), int64_t(host.bytes.size()));

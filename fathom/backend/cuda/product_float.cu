@@ -108,28 +108,7 @@ __global__ void widen_kernel(Q8Rows in, Bf16* out) {
   store_some(out + r * in.columns, o, v);
 }
 
-// A thread has the eight columns of one lane.
-__global__ void arrange_kernel(Q8Rows in, bool for_fp4, __half* out) {
-  const int64_t octets = in.columns / 8, n = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (n >= in.rows * octets) return;
-  const int64_t r = n / octets, o = n % octets;
-  const uint8_t* group = in.codes + r * in.code_stride + o / 4 * 32;
-  const int t = int(o % 4);
-  __align__(16) __half v[8];
-#pragma unroll
-  for (int k = 0; k < 8; ++k) {
-    const int column = for_fp4 ? 8 * t + k / 2 + k % 2 * 4 : k / 4 * 16 + 4 * t + k % 4;
-    v[k] = __float2half_rn(e4m3(group[column]));
-  }
-  *reinterpret_cast<uint4*>(out + r * in.columns + 8 * o) = *reinterpret_cast<const uint4*>(v);
-}
-
 }  // namespace
-
-void arrange_q8(cudaStream_t stream, const Q8Rows& in, bool for_fp4, uint16_t* out) {
-  const int64_t octets = in.rows * (in.columns / 8);
-  arrange_kernel<<<grid((octets + 255) / 256), 256, 0, stream>>>(in, for_fp4, reinterpret_cast<__half*>(out));
-}
 
 void launch_float_product(Call& call, const Product& p) {
   const int64_t per_group = p.n / p.groups;

@@ -1,5 +1,5 @@
 // fathom/backend/cuda/product_many.cuh
-// Products with many rows, bound by arithmetic: Q8 rows times FP8 or FP4 weights, bf16 times bf16, on Hopper's
+// Products with many rows, bound by arithmetic: Q8 rows times FP8 or FP4 weights, bf16 times any, on Hopper's
 // asynchronous products (warpgroup.cuh). Weights are the left operand: they are decoded to bf16 in the registers from
 // which they are multiplied, so that nothing but their codes goes through shared memory. x is the right one, as tiles
 // of bf16 that arrange_tiles made once a call. Both are exact: a scale is a power of two, and only float sums round.
@@ -10,8 +10,7 @@
 // stores its sums while others multiply.
 //
 // Sums: k from 0 upwards in one chain of float sums by the tensor core, 16 columns at a time (its sums may cut where
-// others round). The order depends on K alone. Bits differ from those of the kernels for few rows, which add every 32
-// columns in float outside: tiles.h decides.
+// others round): the order of product_pairs.cuh in one part.
 //
 // Bytes: N * K * (1/2, 1 or 2) for each XRows rows of x, 2 * K * rows for each 192 of N, mostly from the L2 cache:
 // tiles that run together share one or the other. Operations: 2 * rows * N * K.

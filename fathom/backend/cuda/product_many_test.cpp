@@ -42,7 +42,7 @@ class ManyRowsTest : public testing::Test {
   }
   // The definition is slow: rows of the first tile, of the last one, and between.
   void compare_rows(const Stored& x, const Stored& w, DType out_type, int groups = 1) {
-    ASSERT_GE(cuda::many_rows_tile(x.values.rows, w.values.rows / groups, groups, false), 128);
+    ASSERT_GE(cuda::many_rows_tile(x.values.rows, w.values.rows / groups, groups, Matrix(w).cols() / 128), 128);
     const Tensor got = run(x, w, out_type, groups);
     const Stored x_size = x.absolute(), w_size = w.absolute();
     for (const int64_t first : {int64_t(0), int64_t(61), x.values.rows - 5}) {
@@ -101,7 +101,7 @@ TEST_F(ManyRowsTest, ExpertsHaveAnyNumberOfAssignments) {
   for (const int32_t n : counts) begin.push_back(begin.back() + n);
   const int64_t all = begin.back(), x_rows = 200, n = 6402, k = 256;
   for (int64_t a = 0; a < all; ++a) x_row.push_back(int32_t(a * 89 % x_rows));
-  ASSERT_GE(cuda::many_rows_tile(all / int64_t(counts.size()), n, int64_t(counts.size()), false), 128);
+  ASSERT_GE(cuda::many_rows_tile_of_experts(all / int64_t(counts.size()), n, int64_t(counts.size())), 128);
   for (const bool gathered : {true, false}) {
     for (const DType type : {kFp4, kFp8, kBf16}) {
       SCOPED_TRACE(testing::Message() << name_of(type) << (gathered ? " gathered" : ""));
@@ -136,8 +136,7 @@ TEST_F(ManyRowsTest, ATileOfAnotherSizeChangesNoBit) {
     const Stored x = stored(w == kBf16 ? kBf16 : kFp8, 1153, 128, 1, 8), weight = stored_weight(w, 11330, 128, 9);
     Stored part = x;
     part.values.rows = 1100;
-    const int whole_tile = cuda::many_rows_tile(1153, 11330, 1, false),
-              part_tile = cuda::many_rows_tile(1100, 11330, 1, false);
+    const int whole_tile = cuda::many_rows_tile(1153, 11330, 1, 1), part_tile = cuda::many_rows_tile(1100, 11330, 1, 1);
     EXPECT_NE(whole_tile, part_tile);
     const Tensor all = run(x, weight, DType::f32), few = run(part, weight, DType::f32);
     for (int64_t r = 0; r < 1100; ++r) ASSERT_EQ(few.row(r), all.row(r)) << name_of(w) << " row " << r;

@@ -1,5 +1,5 @@
 // fathom/backend/cuda/product_pairs.cuh
-// Products with more rows than a few and fewer than thousands: Q8 rows times FP8 or FP4 weights, bf16 times bf16, on
+// Products with more rows than a few and fewer than thousands: Q8 rows times FP8 or FP4 weights, bf16 times any, on
 // Hopper's asynchronous products (warpgroup.cuh). Weights are the left operand: they are decoded to bf16 in the
 // registers from which they are multiplied, so that nothing but their codes goes through shared memory. x is the right
 // one, as tiles of bf16 that arrange_tiles made once a call. Both are exact: a scale is a power of two, and only float
@@ -13,10 +13,10 @@
 // the ring, so one stores its sums while the other multiplies. A row tile has as many rows as are there, in steps of
 // 32: code for numbers of them.
 //
-// Sums: k from 0 upwards in one chain of float sums by the tensor core, 16 columns at a time (its sums may cut where
-// others round); up to 128 rows, where a chain would wait for itself, in two that take turns. Parts are added through
-// the cluster's shared memory in rising order. So results depend on shapes, never on time. Bits differ from those of
-// the kernels for few rows, which add every 32 columns in float outside: many_rows_tile() decides.
+// Sums: of each part k upwards in one chain of float sums by the tensor core, 16 columns at a time (its sums may cut
+// where others round). Parts are added through the cluster's shared memory in rising order. So results depend on
+// shapes, never on time, and where the parts are those of the weight (sum_parts() of tiles.h) not on the number of rows
+// either: bits are then those of the kernel for few rows.
 //
 // Bytes: N * K * (1/2, 1 or 2) for each 256 rows of x, 2 * K * rows for each 256 of N, mostly from the L2 cache: tiles
 // that run together share one or the other. Operations: 2 * rows * N * K.
@@ -249,7 +249,6 @@ __device__ __forceinline__ void multiply_tile(const Product& p, const PairTiles&
                                               uint8_t* sums, uint32_t stages, uint32_t full, uint32_t released,
                                               int rank, RingPlace<PairShape<Type>::kStages>& ring, const Find& find) {
   using Shape = PairShape<Type>;
-  constexpr int kChains = Rows <= 128 ? 2 : 1;
   const int lane = threadIdx.x % 32, rows = threadIdx.x / 32 * 16;  // of the tile's weight rows
   constexpr int kOwn = Shape::kCodes ? kWords<Type> / 4 : 4;
   uint32_t own[kOwn];  // of ldmatrix
@@ -258,24 +257,17 @@ __device__ __forceinline__ void multiply_tile(const Product& p, const PairTiles&
     own[i] = uint32_t(Shape::kXBytes + pair_piece<Type>(rows + weight_row(lane % 16), 2 * i + lane / 16));
   }
   const uint32_t own_scales = uint32_t(Shape::kXBytes + Shape::kWeightBytes + 4 * (rows + weight_row(lane / 4)));
-  float sum[kChains][Rows / 2];
+  float sum[Rows / 2];
 #pragma unroll
-  for (int c = 0; c < kChains; ++c) {
-#pragma unroll
-    for (int i = 0; i < Rows / 2; ++i) sum[c][i] = 0;
-  }
-  const auto hold_sums = [&] {
-#pragma unroll
-    for (int c = 0; c < kChains; ++c) hold(sum[c]);
-  };
+  for (int i = 0; i < Rows / 2; ++i) sum[i] = 0;
   uint32_t a[2][2][4];  // 32 columns are decoded while the 32 before them are multiplied
   const auto multiply = [&](const uint32_t(&left)[2][4], uint64_t x) {
-    hold_sums();
+    hold(sum);
     begin_products();
 #pragma unroll
-    for (int k = 0; k < 2; ++k) multiply_add_group<Rows>(sum[k % kChains], left[k], x + 2 * k);
+    for (int k = 0; k < 2; ++k) multiply_add_group<Rows>(sum, left[k], x + 2 * k);
     commit_products();
-    hold_sums();
+    hold(sum);
     wait_products<1>();  // those before have ended
   };
   uint32_t scales[2] = {0, 0};
@@ -317,17 +309,13 @@ __device__ __forceinline__ void multiply_tile(const Product& p, const PairTiles&
   }
   wait_products<0>();
   if (lane < 2) arrive_in_block(released + 8 * before);
-  hold_sums();
-  if constexpr (kChains > 1) {
-#pragma unroll
-    for (int i = 0; i < Rows / 2; ++i) sum[0][i] += sum[1][i];
-  }
+  hold(sum);
   if (tiles.parts > 1) {
     meet(1, 128 * kPairConsumers);  // nobody reads the stages any more
     float4* to = reinterpret_cast<float4*>(sums) + threadIdx.x / 128 * (32 * 128) + threadIdx.x % 128;
 #pragma unroll
     for (int j = 0; j < Rows / 8; ++j) {
-      to[j * 128] = make_float4(sum[0][4 * j], sum[0][4 * j + 1], sum[0][4 * j + 2], sum[0][4 * j + 3]);
+      to[j * 128] = make_float4(sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]);
     }
     meet_cluster();
   }
@@ -336,7 +324,7 @@ __device__ __forceinline__ void multiply_tile(const Product& p, const PairTiles&
   if (tiles.parts == 1) {
 #pragma unroll
     for (int j = 0; j < Rows / 8; ++j) {
-      store.store(j, sum[0][4 * j], sum[0][4 * j + 1], sum[0][4 * j + 2], sum[0][4 * j + 3]);
+      store.store(j, sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]);
     }
     return;
   }
@@ -514,10 +502,13 @@ void launch_pair_product(Call& call, const Product& p, WholeProduct whole) {
   tiles.x_blocks = int(p.k * p.groups / 64);
   tiles.fours = p.out_type == DType::bf16 && tiles.per_group % 4 == 0 &&
                 (reinterpret_cast<uintptr_t>(p.out) | uintptr_t(p.out_stride * 2)) % 8 == 0;
-  // How many rows each expert has is known on the device only: here, half of them have a row tile that is not full.
-  const int64_t row_tiles = p.begin == nullptr ? int64_t(tiles.row_tiles) * p.groups
-                                               : divide_up(whole.rows, kPairRows) + divide_up(whole.experts, 2);
-  tiles.parts = pair_parts(row_tiles * tiles.pair_tiles, tiles.steps / Shape::kUnit, clusters);
+  tiles.parts = p.parts;
+  if (p.parts == 0) {
+    // How many rows each expert has is known on the device only: here, half of them have a row tile that is not full.
+    const int64_t row_tiles = p.begin == nullptr ? int64_t(tiles.row_tiles) * p.groups
+                                                 : divide_up(whole.rows, kPairRows) + divide_up(whole.experts, 2);
+    tiles.parts = pair_parts(row_tiles * tiles.pair_tiles, tiles.steps / Shape::kUnit, clusters);
+  }
   const int64_t most = most_row_tiles(p, kPairRows) * p.groups * tiles.pair_tiles;
   cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t launch = pair_launch<Type>(call.stream(), tiles.parts, p.expert_count, attributes);

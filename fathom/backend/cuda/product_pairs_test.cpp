@@ -44,7 +44,8 @@ class PairRowsTest : public testing::Test {
   }
   // The definition is slow: rows of the first tile, of the last one, and between.
   void compare_rows(const Stored& x, const Stored& w, DType out_type, int groups = 1) {
-    ASSERT_EQ(cuda::many_rows_tile(x.values.rows, w.values.rows / groups, groups, false), cuda::kPairRowStep);
+    ASSERT_EQ(cuda::many_rows_tile(x.values.rows, w.values.rows / groups, groups, Matrix(w).cols() / 128),
+              cuda::kPairRowStep);
     const Tensor got = run(x, w, out_type, groups);
     const Stored x_size = x.absolute(), w_size = w.absolute();
     for (const int64_t first : {int64_t(0), x.values.rows / 2, x.values.rows - 5}) {
@@ -139,7 +140,8 @@ TEST_F(PairRowsTest, ExpertsHaveAnyNumberOfAssignments) {
     for (const int32_t n : counts) begin.push_back(begin.back() + n);
     const int64_t all = begin.back(), x_rows = 200, n = 346, k = 256;
     for (int64_t a = 0; a < all; ++a) x_row.push_back(int32_t(a * 89 % x_rows));
-    ASSERT_EQ(cuda::many_rows_tile(all / int64_t(counts.size()), n, int64_t(counts.size()), false), cuda::kPairRowStep);
+    ASSERT_EQ(cuda::many_rows_tile_of_experts(all / int64_t(counts.size()), n, int64_t(counts.size())),
+              cuda::kPairRowStep);
     for (const bool gathered : {true, false}) {
       for (const DType type : {kFp4, kFp8, kBf16}) {
         SCOPED_TRACE(testing::Message() << name_of(type) << (gathered ? " gathered, " : ", ") << counts.size());

@@ -22,16 +22,19 @@ int64_t segment_columns(int64_t k) {
 
 int64_t segments(int64_t k) { return divide_up(k, segment_columns(k)); }
 
-int few_rows(int64_t rows) { return rows <= 8 ? 8 : rows <= 64 ? 16 : 0; }
+int few_rows(int64_t rows, int64_t n, int64_t k) {
+  constexpr int64_t kSmall = 7'000'000;  // measured at 64 rows: 1280 x 5120 is, 2304 x 5120 is not
+  return rows <= 8 ? 8 : rows <= (n * k <= kSmall ? 64 : 16) ? 16 : 0;
+}
+
+int few_rows_in_chains(int64_t rows, int64_t k) {
+  constexpr int64_t kLong = 4096;  // measured at 16 rows: K = 1280, 2304 and 4096 are not too long, 5120 is
+  return rows <= 8 ? 8 : rows <= 16 && k <= kLong ? 16 : 0;
+}
 
 int few_rows_of_experts(int64_t rows, int64_t experts) {
   // Up to six on average few experts have more than eight, and sixteen at a time cost a third more instructions.
   return rows <= 6 * experts ? 8 : rows <= 16 * experts ? 16 : 0;
-}
-
-bool few_rows_are_faster(int64_t rows, int64_t n, int64_t k) {
-  constexpr int64_t kSmall = 7'000'000;  // measured at 64 rows: 1280 x 5120 is, 2304 x 5120 is not
-  return few_rows(rows) > 0 && n * k <= kSmall;
 }
 
 ProductTile product_tile(int64_t rows, int64_t n, int64_t weights) {
@@ -46,14 +49,44 @@ ProductTile product_tile(int64_t rows, int64_t n, int64_t weights) {
   return {.m_tiles = 2, .n_tiles = 8, .warps_n = 4, .warps_x = 2, .split = false};
 }
 
-int many_rows_tile(int64_t rows, int64_t n, int64_t weights, bool batch_invariant) {
-  constexpr int64_t kFewestRows = 17, kPairs = 1024, kFewestTurns = 4;
-  if (batch_invariant || rows < kFewestRows) return 0;
-  const auto tiles = [&](int64_t x_rows) { return divide_up(rows, x_rows) * divide_up(n, kManyWeightRows) * weights; };
-  if (rows * weights <= kPairs || tiles(128) < kFewestTurns * kProcessors) return kPairRowStep;
-  // Blocks take tiles in turns. A tile's time is its products' and, measured, that of 64 more rows.
-  const auto time = [&](int64_t x_rows) { return divide_up(tiles(x_rows), kProcessors) * (x_rows + 64); };
-  return time(192) < time(128) ? 192 : 128;
+namespace {
+
+// Tiles of product_many.cuh, and the time of its turns: a tile's is that of its products and, measured, of 64 more
+// rows.
+int64_t many_tiles(int64_t x_rows, int64_t rows, int64_t n, int64_t weights) {
+  return divide_up(rows, x_rows) * divide_up(n, kManyWeightRows) * weights;
+}
+int64_t many_time(int64_t x_rows, int64_t rows, int64_t n, int64_t weights) {
+  return divide_up(many_tiles(x_rows, rows, n, weights), kProcessors) * (x_rows + 64);
+}
+
+}  // namespace
+
+int many_rows_tile(int64_t rows, int64_t n, int64_t groups, int64_t steps) {
+  if (rows <= kPairRows) return kPairRowStep;
+  const PairClusters clusters;
+  const int64_t tiles = pair_row_tiles(int(rows)) * divide_up(n, 2 * kPairWeightRows) * groups;
+  const int parts = pair_parts(tiles, steps, clusters);
+  // Measured: a row tile of pairs takes as long as 80 rows and seven tenths of its own; start and end as in
+  // pair_parts().
+  const int64_t pairs = divide_up(tiles, clusters.of_pairs[parts / 2]) *
+                        (divide_up(steps, parts) + (parts > 1 ? 6 : 3)) * (80 + pair_tile_rows(int(rows)) * 11 / 16);
+  // What the others promise has to be a twentieth less; tiles of 192 with four turns and more are as good as that.
+  int best = kPairRowStep;
+  int64_t least = 0;
+  for (const int x_rows : {128, 192}) {
+    const int64_t own = many_tiles(x_rows, rows, n, groups), time = many_time(x_rows, rows, n, groups) * (steps + 3);
+    const int64_t most = pairs * (x_rows == 192 && own >= 4 * kProcessors ? 105 : 95) / 100;
+    if (10 * own >= 7 * kProcessors && time < most && (best == kPairRowStep || time < least))
+      best = x_rows, least = time;
+  }
+  return best;
+}
+
+int many_rows_tile_of_experts(int64_t rows, int64_t n, int64_t experts) {
+  constexpr int64_t kPairs = 1024, kFewestTurns = 4;
+  if (rows * experts <= kPairs || many_tiles(128, rows, n, experts) < kFewestTurns * kProcessors) return kPairRowStep;
+  return many_time(192, rows, n, experts) < many_time(128, rows, n, experts) ? 192 : 128;
 }
 
 int pair_parts(int64_t tiles, int64_t steps, const PairClusters& clusters) {
@@ -67,24 +100,41 @@ int pair_parts(int64_t tiles, int64_t steps, const PairClusters& clusters) {
   return best;
 }
 
+int sum_parts(int64_t n, int64_t groups, int64_t steps) {
+  return pair_parts(divide_up(n, 2 * kPairWeightRows) * groups, steps, PairClusters());
+}
+
 int64_t most_row_tiles(int64_t rows, int64_t experts, int64_t x_rows) {
   if (experts == 0) return divide_up(rows, x_rows);
   return std::min<int64_t>(rows, (rows + experts * (x_rows - 1)) / x_rows);
 }
 
-int64_t product_workspace_bytes(const ProductShape& p, bool batch_invariant) {
-  const bool grouped = p.experts > 0;
-  const int64_t all = grouped ? p.assignments : p.rows, weights = grouped ? p.experts : p.groups, n = p.n / p.groups;
-  if (all == 0) return 0;
-  if (grouped || !few_rows_are_faster(all, p.n, p.columns / p.groups)) {
-    if (const int tile = many_rows_tile(grouped ? all / weights : all, n, weights, batch_invariant); tile > 0) {
-      return most_row_tiles(all, p.experts, tile) * tile * p.columns * 2;
-    }
+ProductPlan product_plan(const ProductShape& p, bool batch_invariant, int64_t step) {
+  const int64_t n = p.n / p.groups, k = p.columns / p.groups;
+  ProductPlan plan{};
+  if (p.experts > 0) {
+    const int few = few_rows_of_experts(p.assignments, p.experts);
+    plan.few_rows = batch_invariant ? 0 : few;
+    plan.rows_in_chains = few;
+    plan.x_rows = many_rows_tile_of_experts(p.assignments / p.experts, n, p.experts);
+    plan.weight_parts = 1;
+    plan.parts = batch_invariant ? 1 : 0;
+    return plan;
   }
-  if ((grouped ? few_rows_of_experts(all, weights) : few_rows(all)) > 0) return 0;
-  const int64_t parts = segments(p.columns / p.groups);
-  const bool split = product_tile(grouped ? divide_up(all, weights) : all, n, weights).split;
-  return p.rows * p.columns * 2 + (split && parts > 1 ? parts * all * p.n * int64_t(sizeof(float)) : 0);
+  plan.few_rows = batch_invariant ? 0 : few_rows(p.rows, p.n, k);
+  plan.rows_in_chains = few_rows_in_chains(p.rows, k);
+  plan.weight_parts = sum_parts(n, p.groups, k / step);
+  plan.parts = batch_invariant || p.rows <= kPairRows ? plan.weight_parts : 0;
+  plan.x_rows = plan.parts > 1 ? kPairRowStep : many_rows_tile(p.rows, n, p.groups, k / 128);
+  return plan;
+}
+
+int64_t product_workspace_bytes(const ProductShape& p, bool batch_invariant) {
+  const int64_t rows = p.experts > 0 ? p.assignments : p.rows;
+  if (rows == 0) return 0;
+  const ProductPlan plan = product_plan(p, batch_invariant);
+  if (plan.few_rows > 0 || plan.rows_in_chains > 0) return 0;
+  return most_row_tiles(rows, p.experts, plan.x_rows) * plan.x_rows * p.columns * 2;
 }
 
 }  // namespace fathom::cuda

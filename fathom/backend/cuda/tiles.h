@@ -1,7 +1,7 @@
 // fathom/backend/cuda/tiles.h
 // Every decision of a launch: how many threads, which tile, how a sum over K is cut. Pure functions of shapes, so that
-// they are tested on any machine. What decides the order of a sum depends on K alone, never on the number of rows:
-// a row's result is the same in every batch (spec/engine.md R-36).
+// they are tested on any machine. What decides the order of a sum depends on the weight alone, never on the number of
+// rows: a row's result is the same in every batch (spec/engine.md R-35).
 #pragma once
 #include <cstdint>
 
@@ -16,8 +16,8 @@ int row_threads(int64_t items, int most = 256);
 /// columns allow loads of 16 bytes, else 1.
 int vector_width(uintptr_t address, int64_t stride_bytes, int64_t columns);
 
-/// A product's K is cut into segments of this many columns, a multiple of 128: each is summed from zero, and the
-/// segments are added in rising order. About 1,280, so that a few rows still spread over the whole GPU.
+/// The K of product_tensor.cuh is cut into segments of this many columns, a multiple of 128: each is summed from zero,
+/// and the segments are added in rising order. About 1,280, so that a few rows still spread over the whole GPU.
 int64_t segment_columns(int64_t k);
 int64_t segments(int64_t k);
 
@@ -35,25 +35,30 @@ struct ProductTile {
 /// `rows` of x (of an expert, on average, in a grouped product), `n` weight rows, `weights` of them (experts, groups).
 ProductTile product_tile(int64_t rows, int64_t n, int64_t weights);
 
-/// Rows of x that the kernel for few rows (product_few.cuh) takes at a time: 8 or 16; 0: there are too many, 65 or more
-/// of a weight, or on average 17 or more of an expert. A weight with more rows is read again for each 8 or 16 of them.
-int few_rows(int64_t rows);
+/// Parts of K that are summed apart, each in one chain of sums by the tensor core, and added in rising order: 1, 2
+/// or 4. The order that the kernels for few rows, for pairs of blocks and (one part) for thousands have in common. It
+/// depends on the weight alone, [n, k] or `groups` of them, never on rows: as many parts as use the whole GPU with one
+/// row tile. An expert's weight has one. `steps`: of K, 128 columns each (bf16: 64), which stay together.
+int sum_parts(int64_t n, int64_t groups, int64_t steps);
+
+/// Rows of x that the kernel for few rows (product_few.cuh) takes at a time: 8 or 16; 0: another is faster. It takes 16
+/// rows of a weight [n, k], or of an expert on average; of small weights, whose bytes it brings again four times at
+/// most and needs one launch for, 64. In chains: where x is long it fills the shared memory twice as fast, and the
+/// kernel for pairs is faster from nine rows on.
+int few_rows(int64_t rows, int64_t n, int64_t k);
+int few_rows_in_chains(int64_t rows, int64_t k);
 int few_rows_of_experts(int64_t rows, int64_t experts);
-/// Whether that kernel is faster than those for many rows where both may run: up to 64 rows of one small weight [n, k],
-/// whose bytes it brings again four times at most and needs one launch for.
-bool few_rows_are_faster(int64_t rows, int64_t n, int64_t k);
 
 inline constexpr int64_t kProcessors = 132;  // multiprocessors of an H200 (and of an H100 SXM)
 
 /// Rows of x in a tile of the kernels for many rows: 128 or 192 of that for thousands (product_many.cuh), whose tiles
-/// have kManyWeightRows weight rows; kPairRowStep: the one from 17 rows on (product_pairs.cuh), whose tiles have as
-/// many as are there, in such steps; 0: the kernels for few rows take the product. Which kernel takes it depends on the
-/// number of rows, and their bits differ in the last places (those for few add 32 columns at a time in float, these in
-/// one chain by the tensor core), so with `batch_invariant` it is always 0. Arguments as of product_tile.
+/// have kManyWeightRows weight rows; kPairRowStep: the one for pairs of blocks (product_pairs.cuh), whose tiles have as
+/// many as are there, in such steps. `steps`: of K, 128 columns each. Of experts: `rows` on average of one.
 inline constexpr int kManyWeightRows = 192, kPairRowStep = 32;
-int many_rows_tile(int64_t rows, int64_t n, int64_t weights, bool batch_invariant);
+int many_rows_tile(int64_t rows, int64_t n, int64_t groups, int64_t steps);
+int many_rows_tile_of_experts(int64_t rows, int64_t n, int64_t experts);
 
-/// The kernel from 17 rows on: two blocks, a pair, have kPairWeightRows weight rows each and the same row tile of x, of
+/// The kernel for pairs: two blocks, a pair, have kPairWeightRows weight rows each and the same row tile of x, of
 /// up to kPairRows rows.
 inline constexpr int kPairWeightRows = 128, kPairRows = 256;
 
@@ -79,7 +84,18 @@ int pair_parts(int64_t tiles, int64_t steps, const PairClusters& clusters);
 /// Row tiles of a product at most: experts may each have a last one that is not full. `experts` 0: one weight.
 int64_t most_row_tiles(int64_t rows, int64_t experts, int64_t x_rows);
 
-/// Bytes of the workspace: x as the chosen kernel reads it (product.cpp), and sums of segments.
+/// How a product is taken by the three kernels that share an order of sums (product.cpp).
+struct ProductPlan {
+  int few_rows;        // at a time, of Q8, in the order of the kernel for few rows; 0: not by it
+  int rows_in_chains;  // at a time, by the kernel for few rows in the weight's order; 0: not by it
+  int x_rows;          // of a tile, else: as many_rows_tile()
+  int weight_parts;    // of K, as sum_parts()
+  int parts;           // of K, of the kernels for many rows; 0: as they like
+};
+/// Of a product, or of the whole that a grouped one is a part of. `step`: columns that stay together, 128 (bf16: 64).
+ProductPlan product_plan(const ProductShape& product, bool batch_invariant, int64_t step = 128);
+
+/// Bytes of the workspace: x as the chosen kernel reads it.
 int64_t product_workspace_bytes(const ProductShape& product, bool batch_invariant);
 
 /// Columns of a row that one block of the stream-mix product sums; the segments are added in rising order.

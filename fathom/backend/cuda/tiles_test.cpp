@@ -48,33 +48,46 @@ TEST(TilesTest, FewRowsSplitTheSumAndManyFillTheTile) {
 }
 
 TEST(TilesTest, FewRowsComeEightOrSixteenAtATime) {
-  EXPECT_EQ(few_rows(1), 8);
-  EXPECT_EQ(few_rows(8), 8);
-  EXPECT_EQ(few_rows(9), 16);
-  EXPECT_EQ(few_rows(64), 16);
-  EXPECT_EQ(few_rows(65), 0);
+  EXPECT_EQ(few_rows(1, 4608, 5120), 8);
+  EXPECT_EQ(few_rows(8, 4608, 5120), 8);
+  EXPECT_EQ(few_rows(9, 4608, 5120), 16);
+  EXPECT_EQ(few_rows(17, 4608, 5120), 0);
+  EXPECT_EQ(few_rows(64, 1280, 5120), 16) << "a small weight";
+  EXPECT_EQ(few_rows(65, 1280, 5120), 0);
+  EXPECT_EQ(few_rows(64, 2304, 5120), 0);
+  EXPECT_EQ(few_rows_in_chains(8, 5120), 8);
+  EXPECT_EQ(few_rows_in_chains(9, 5120), 0);
+  EXPECT_EQ(few_rows_in_chains(16, 4096), 16);
+  EXPECT_EQ(few_rows_in_chains(17, 512), 0);
   EXPECT_EQ(few_rows_of_experts(6, 384), 8);
   EXPECT_EQ(few_rows_of_experts(256 * 6, 384), 8);
   EXPECT_EQ(few_rows_of_experts(512 * 6, 384), 16);
   EXPECT_EQ(few_rows_of_experts(8192 * 6, 384), 0);
 }
 
-TEST(TilesTest, SmallWeightsWithFewRowsStayWithTheKernelForFew) {
-  EXPECT_TRUE(few_rows_are_faster(64, 1280, 5120));
-  EXPECT_FALSE(few_rows_are_faster(65, 1280, 5120));
-  EXPECT_FALSE(few_rows_are_faster(64, 2304, 5120));
+// As measured: pairs of blocks, or one of the tiles for thousands of rows where its turns are as full.
+TEST(TilesTest, ManyRowsHaveTilesOfTheirOwn) {
+  EXPECT_EQ(many_rows_tile(8192, 4608, 1, 40), 192) << "43 x 24 tiles are eight for each multiprocessor";
+  for (const int64_t rows : {1, 17, 64, 256, 320}) EXPECT_EQ(many_rows_tile(rows, 4608, 1, 40), kPairRowStep) << rows;
+  for (const int64_t rows : {512, 1024}) EXPECT_EQ(many_rows_tile(rows, 4608, 1, 40), 128) << rows;
+  EXPECT_EQ(many_rows_tile(2048, 4608, 1, 40), 192) << "two full turns";
+  EXPECT_EQ(many_rows_tile(512, 2304, 1, 40), kPairRowStep) << "48 tiles";
+  EXPECT_EQ(many_rows_tile(512, 32768, 1, 10), kPairRowStep);
+  EXPECT_EQ(many_rows_tile(8192, 1024, 8, 32), 192) << "wo_a";
+  EXPECT_EQ(many_rows_tile(256, 129280, 1, 40), kPairRowStep) << "one row tile of pairs";
+  EXPECT_EQ(many_rows_tile(8192, 512, 1, 40), kPairRowStep) << "few tiles";
+  EXPECT_EQ(many_rows_tile_of_experts(128, 2304, 384), 128) << "one row tile for each expert";
+  EXPECT_EQ(many_rows_tile_of_experts(180, 2304, 384), 192);
+  EXPECT_EQ(many_rows_tile_of_experts(256, 2304, 6), kPairRowStep) << "few experts";
 }
 
-TEST(TilesTest, ManyRowsHaveKernelsOfTheirOwnExceptWhereBatchesMayNotShow) {
-  EXPECT_EQ(many_rows_tile(8192, 4608, 1, false), 192) << "43 x 24 tiles are eight for each multiprocessor";
-  EXPECT_EQ(many_rows_tile(128, 2304, 384, false), 128) << "one row tile for each expert";
-  EXPECT_EQ(many_rows_tile(180, 2304, 384, false), 192);
-  for (const int64_t rows : {17, 64, 256, 1024}) EXPECT_EQ(many_rows_tile(rows, 4608, 1, false), kPairRowStep) << rows;
-  EXPECT_EQ(many_rows_tile(256, 129280, 1, false), kPairRowStep) << "one row tile of pairs";
-  EXPECT_EQ(many_rows_tile(256, 2304, 6, false), kPairRowStep) << "few experts";
-  EXPECT_EQ(many_rows_tile(8192, 512, 1, false), kPairRowStep) << "few tiles";
-  for (const int64_t rows : {1, 8, 16}) EXPECT_EQ(many_rows_tile(rows, 129280, 384, false), 0) << rows;
-  for (const int64_t rows : {1, 512, 8192}) EXPECT_EQ(many_rows_tile(rows, 4608, 1, true), 0) << rows;
+// What clusters of the device share at up to 256 rows; the numbers are part of what results are, so of every record.
+TEST(TilesTest, APartOfKBelongsToTheWeight) {
+  EXPECT_EQ(sum_parts(2304, 1, 40), 4);
+  EXPECT_EQ(sum_parts(5120, 1, 64), 2);
+  EXPECT_EQ(sum_parts(1024, 8, 32), 1) << "wo_a: groups are tiles too";
+  EXPECT_EQ(sum_parts(32768, 1, 10), 1);
+  EXPECT_EQ(sum_parts(129280, 1, 80), 1);
 }
 
 TEST(TilesTest, RowTilesAreAsEqualAsTheyCanBe) {
@@ -112,15 +125,16 @@ TEST(TilesTest, FewTilesAreSharedSoThatTheyUseTheWholeGpu) {
 TEST(TilesTest, ProductsTakeAWorkspaceOfTheirInputsAsTheKernelReadsThem) {
   const ProductShape experts{.rows = 8192, .assignments = 49152, .experts = 384, .n = 2304, .columns = 5120};
   const int64_t tiles = (49152 + 384 * 127) / 128;
-  EXPECT_EQ(many_rows_tile(128, 2304, 384, false), 128);
-  EXPECT_EQ(product_workspace_bytes(experts, false), tiles * 128 * 5120 * 2);
-  EXPECT_EQ(product_workspace_bytes(experts, true), 8192 * 5120 * 2) << "codes of the rows as they are";
-  const ProductShape groups{.rows = 8192, .n = 8192, .columns = 32768, .groups = 8};
-  EXPECT_EQ(product_workspace_bytes(groups, false), (8192 + 191) / 192 * 192 * int64_t(32768) * 2);
-  EXPECT_EQ(product_workspace_bytes({.rows = 64, .n = 5120, .columns = 8192}, true), 0) << "read as they lie";
-  EXPECT_EQ(product_workspace_bytes({.rows = 70, .n = 5120, .columns = 8192}, false), 96 * 8192 * 2);
-  EXPECT_EQ(product_workspace_bytes({.rows = 96, .n = 384, .columns = 5120}, true),
-            96 * 5120 * 2 + segments(5120) * 96 * 384 * 4);
+  EXPECT_EQ(many_rows_tile_of_experts(128, 2304, 384), 128);
+  for (const bool invariant : {false, true}) {
+    EXPECT_EQ(product_workspace_bytes(experts, invariant), tiles * 128 * 5120 * 2);
+    const ProductShape groups{.rows = 8192, .n = 8192, .columns = 32768, .groups = 8};
+    EXPECT_EQ(product_workspace_bytes(groups, invariant), (8192 + 191) / 192 * 192 * int64_t(32768) * 2);
+    EXPECT_EQ(product_workspace_bytes({.rows = 8, .n = 5120, .columns = 8192}, invariant), 0) << "read as they lie";
+    EXPECT_EQ(product_workspace_bytes({.rows = 70, .n = 5120, .columns = 8192}, invariant), 96 * 8192 * 2);
+  }
+  EXPECT_EQ(product_workspace_bytes({.rows = 64, .n = 1280, .columns = 5120}, false), 0) << "a small weight";
+  EXPECT_EQ(product_workspace_bytes({.rows = 64, .n = 1280, .columns = 5120}, true), 64 * 5120 * 2);
 }
 
 }  // namespace
