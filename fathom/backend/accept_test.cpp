@@ -240,5 +240,28 @@ TEST_P(AcceptTest, TheLargestSumsDoNotOverflow) {
   }
 }
 
+// Of every draft, also behind a refused one; a row without a draft has nothing in common with it.
+TEST_P(AcceptTest, TellsWhatTheLawsHaveInCommon) {
+  const std::vector<int32_t> begin = {0, 4}, target_ids = {0, 0, 0, 0}, draft_ids = {2, 1, -1, 0};
+  const Law target = {10, 20, 0, /**/ 5, 5, 90, /**/ 1, 1, 1, /**/ 9, 9, 9};
+  const Lists lists({0, 0, 30, /**/ 7, 3, 20, /**/ 8, 8, 8, /**/ 4, 4, 4}, 3);
+  const std::vector<RowSampling> rows(4);
+  std::vector<int32_t> accepted(1, -1), next(1, -1);
+  std::vector<uint64_t> common(4, 99);
+  Accept op;
+  op.begin = view(begin);
+  op.target_laws = view(target, 3);
+  op.target_ids = view(target_ids);
+  op.draft_ids = view(draft_ids);
+  lists.give(op);
+  op.rows = rows;
+  op.accepted = view(accepted);
+  op.next = view(next);
+  op.common = view(common);
+  ops().accept(queue, op);
+  EXPECT_EQ(accepted[0], 0);  // its law forbids the first one
+  EXPECT_EQ(common, (std::vector<uint64_t>{0, 5 + 3 + 20, 0, 0}));
+}
+
 }  // namespace
 }  // namespace fathom

@@ -40,6 +40,9 @@ struct Instruments {
   std::unique_ptr<QueueClock> (*open_clock)(Queue&) = nullptr;
   /// Errors: out_of_memory.
   Result<MachinePeaks> (*peaks)(Queue&) = nullptr;
+  /// How often a processor has waited until all work of a queue was done; null where operations finish before they
+  /// return.
+  int64_t (*waits)() = nullptr;
 };
 
 Instruments instruments_of(const Backend& backend);

@@ -384,10 +384,15 @@ struct TokenWeight {
 /// joint top-k/top-p and renormalisation; the draw is an exact inverse CDF over those integers, or for role 3 the race
 /// of race.h, which a draft and its target run with the same noise. engine.md 8.1, R-33, R-34, R-37
 struct Sample {
-  View<const float, 2> logits;        // [rows, vocabulary], masks and penalties applied
-  std::span<const RowSampling> rows;  // [rows]
-  View<int32_t, 1> ids;               // [rows] out; empty: laws only
-  View<uint32_t, 2> laws;             // [rows, vocabulary] out; empty: not wanted
+  View<const float, 2> logits;         // [rows, vocabulary], masks and penalties applied
+  std::span<const RowSampling> rows;   // [rows]
+  View<int32_t, 1> ids;                // [rows] out; empty: laws only
+  View<uint32_t, 2> laws;              // [rows, vocabulary] out; empty: not wanted
+  View<const int32_t, 1> source = {};  // [rows] row of `logits` that each is drawn from; empty: its own number
+  // The laws once more, as lists of their tokens: of a law that has more than `most`, the first ones.
+  View<TokenWeight, 2> lists = {};    // [rows, most] out; empty: not wanted
+  View<int32_t, 1> list_counts = {};  // [rows] out, with lists: tokens that the law has
+  int64_t count() const { return source.empty() ? logits.shape[0] : source.shape[0]; }
 };
 
 /// Rejection sampling of drafts. Target rows [begin[s], begin[s + 1]) of a sequence are its drafts' rows and one more;
@@ -405,6 +410,9 @@ struct Accept {
   std::span<const RowSampling> rows;  // [target rows]; role is not read
   View<int32_t, 1> accepted;          // [sequences] out: number of drafts accepted
   View<int32_t, 1> next;              // [sequences] out: the token after them
+  // What the two laws of each draft have in common, refused or not: the sum of the smaller weight over all tokens, 0
+  // where there is no draft.
+  View<uint64_t, 1> common = {};  // [target rows] out; empty: not wanted
 };
 
 /// The table of one backend. An empty entry is legal on a device and reported before anything runs; on the CPU backends

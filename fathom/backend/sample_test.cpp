@@ -217,5 +217,73 @@ TEST_P(SampleTest, GivesTheTokensAndLawsOfTheDefinitionBitForBit) {
   EXPECT_EQ(run(ops(), 13, 1), run(definition(), 13, 1));
 }
 
+// Rows of any number draw from any logits, in any order.
+TEST_P(SampleTest, ARowDrawsFromTheLogitsThatItNames) {
+  constexpr int64_t kVocabulary = 300;
+  const auto logits = noise(3 * kVocabulary, 5);
+  const std::vector<int32_t> source = {2, 0, 2, 1};
+  std::vector<RowSampling> rows;
+  for (uint32_t i = 0; i < 4; ++i) {
+    rows.push_back(sampling(0.7f, 0, 0.9f));
+    rows.back().position = i;
+  }
+  std::vector<int32_t> ids(4, -1);
+  Law laws(4 * kVocabulary, 7u);
+  Sample op;
+  op.logits = view(logits, kVocabulary);
+  op.source = view(source);
+  op.rows = rows;
+  op.ids = view(ids);
+  op.laws = view(laws, kVocabulary);
+  ops().sample(queue, op);
+  for (size_t i = 0; i < 4; ++i) {
+    const std::vector<float> own(logits.begin() + source[i] * kVocabulary,
+                                 logits.begin() + (source[i] + 1) * kVocabulary);
+    const Law want = law(own, rows[i]);
+    EXPECT_TRUE(std::equal(want.begin(), want.end(), laws.begin() + ptrdiff_t(i * kVocabulary))) << i;
+    int32_t alone = -1;
+    Sample one;
+    one.logits = view(own, kVocabulary);
+    one.rows = {&rows[i], 1};
+    one.ids = View<int32_t, 1>(&alone, {1});
+    ops().sample(queue, one);
+    EXPECT_EQ(ids[i], alone) << i;
+  }
+}
+
+// 2,000 tokens: more than a block of the device looks at together. Bounds: a law of one token, of few, of all; lists
+// with room for less and for more than that.
+TEST_P(SampleTest, AListHasTheTokensOfTheLaw) {
+  constexpr int64_t kVocabulary = 2'000;
+  const auto logits = noise(4 * kVocabulary, 6);
+  const std::vector<RowSampling> rows = {sampling(0), sampling(1, 40), sampling(1), sampling(0.3f, 0, 0.8f)};
+  for (const bool dense : {false, true}) {
+    for (const int64_t most : {int64_t(100), kVocabulary}) {
+      std::vector<TokenWeight> lists(size_t(4 * most), TokenWeight{-1, 1});
+      std::vector<int32_t> counts(4, -1), ids(4, -1);
+      Law laws(4 * kVocabulary, 7u);
+      Sample op;
+      op.logits = view(logits, kVocabulary);
+      op.rows = rows;
+      op.ids = view(ids);
+      if (dense) op.laws = view(laws, kVocabulary);
+      op.lists = View<TokenWeight, 2>(lists.data(), {4, most});
+      op.list_counts = view(counts);
+      ops().sample(queue, op);
+      for (int64_t r = 0; r < 4; ++r) {
+        const Law want =
+            law({logits.begin() + r * kVocabulary, logits.begin() + (r + 1) * kVocabulary}, rows[size_t(r)]);
+        std::vector<TokenWeight> tokens;
+        for (size_t id = 0; id < want.size(); ++id) {
+          if (want[id] > 0) tokens.push_back({int32_t(id), want[id]});
+        }
+        ASSERT_EQ(counts[size_t(r)], int32_t(tokens.size())) << r;
+        tokens.resize(std::min(tokens.size(), size_t(most)));
+        EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), lists.begin() + r * most)) << r;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fathom

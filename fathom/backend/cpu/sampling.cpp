@@ -194,10 +194,21 @@ constexpr int kPairs = 8;  // a block of the race is 16 tokens, 8 random numbers
   return int32_t(winner);
 }
 
+// Returns the tokens of the law; the first `most` are in `list`.
+[[gnu::always_inline]] inline int32_t list_law(const uint32_t* law, int64_t n, TokenWeight* list, int64_t most) {
+  int64_t count = 0;
+  for (int64_t id = 0; id < n; ++id) {
+    if (law[id] == 0) continue;
+    if (count < most) list[count] = {int32_t(id), law[id]};
+    ++count;
+  }
+  return int32_t(count);
+}
+
 [[gnu::always_inline]] inline void rows(const Sample& op, int64_t begin, int64_t end) {
   const int64_t n = op.logits.shape[1];
   for (int64_t r = begin; r < end; ++r) {
-    const float* logits = op.logits.data + r * op.logits.stride[0];
+    const float* logits = op.logits.data + (op.source.empty() ? r : op.source[r]) * op.logits.stride[0];
     const RowSampling& row = op.rows[size_t(r)];
     const float best = largest(logits, n);
     if (row.temperature < kGreedyBelow || !std::isfinite(best)) {
@@ -208,10 +219,17 @@ constexpr int kPairs = 8;  // a block of the race is 16 tokens, 8 random numbers
         std::fill(law, law + n, 0u);
         law[id] = uint32_t(kCertain);
       }
+      if (!op.lists.empty()) {
+        op.lists(r, 0) = {int32_t(id), uint32_t(kCertain)};
+        op.list_counts[r] = 1;
+      }
       continue;
     }
     uint32_t* law = op.laws.empty() ? memory().law.get<uint32_t>(n) : op.laws.data + r * op.laws.stride[0];
     law_of(logits, n, best, row, law);
+    if (!op.lists.empty()) {
+      op.list_counts[r] = list_law(law, n, op.lists.data + r * op.lists.stride[0], op.lists.shape[1]);
+    }
     if (op.ids.empty()) continue;
     op.ids[r] = row.role == kCoupled ? race(law, n, row) : draw(law, n, row);
   }
@@ -224,8 +242,7 @@ constexpr int kPairs = 8;  // a block of the race is 16 tokens, 8 random numbers
 
 template <auto piece>
 void run(Queue& queue, const Sample& op) {
-  for_row_pieces(queue, op.logits.shape[0], 100 + op.logits.shape[1] * 4,
-                 [&](int64_t b, int64_t e) { piece(op, b, e); });
+  for_row_pieces(queue, op.count(), 100 + op.logits.shape[1] * 4, [&](int64_t b, int64_t e) { piece(op, b, e); });
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ struct Drafts {
   const TokenWeight* laws;
   const RowSampling* rows;
   int32_t *accepted, *next;
+  uint64_t* common;  // null: not wanted
 };
 
 __device__ uint64_t weight_of(const TokenWeight* law, int count, int32_t id) {
@@ -49,6 +50,14 @@ __global__ void __launch_bounds__(kThreads) accept_kernel(const __grid_constant_
   __shared__ int64_t found;
   __shared__ bool kept;
   const int64_t s = blockIdx.x, begin = op.begin[s], last = op.begin[s + 1] - 1;
+  for (int64_t r = begin; r <= last && op.common != nullptr; ++r) {
+    const bool drafted = r < last && op.draft_ids[r] >= 0;
+    const TokenWeight* law = drafted ? op.laws + op.draft_begin[r] : nullptr;
+    const uint32_t* target = op.target.row(r);
+    const uint64_t sum = sum_of(drafted ? op.draft_begin[r + 1] - op.draft_begin[r] : 0, lanes,
+                                [&](int64_t i) { return uint64_t(min(law[i].weight, target[law[i].id])); });
+    if (threadIdx.x == 0) op.common[r] = sum;
+  }
   for (int64_t r = begin; r < last; ++r) {
     const int32_t draft = op.draft_ids[r];
     const uint32_t* target = op.target.row(r);
@@ -107,6 +116,7 @@ void accept(Queue& queue, const Accept& op) {
   drafts.rows = call.in(op.rows);
   drafts.accepted = call.out(op.accepted).data;
   drafts.next = call.out(op.next).data;
+  if (!op.common.empty()) drafts.common = call.out(op.common).data;
   accept_kernel<<<grid(sequences), kThreads, 0, call.stream()>>>(drafts);
 }
 

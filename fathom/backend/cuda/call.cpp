@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "fathom/backend/cuda/tables.h"
+#include "fathom/backend/cuda/waits.h"
 #include "fathom/backend/cuda/workspace_moves.h"
 
 namespace fathom::cuda {
@@ -52,7 +53,10 @@ DeviceQueue::~DeviceQueue() {
   cudaStreamDestroy(stream);
 }
 
-void DeviceQueue::wait() { expect(cudaStreamSynchronize(stream), "the work of a queue"); }
+void DeviceQueue::wait() {
+  count_wait();
+  expect(cudaStreamSynchronize(stream), "the work of a queue");
+}
 
 Call::Call(Queue& queue, const char* operation) : queue_(static_cast<DeviceQueue&>(queue)), operation_(operation) {
   queue_.workspace.reset();
@@ -64,7 +68,9 @@ Call::~Call() {
   for (const Returned& one : returned_) {
     expect(cudaMemcpyAsync(one.host, one.device, size_t(one.bytes), cudaMemcpyDeviceToHost, queue_.stream), operation_);
   }
-  if (!returned_.empty()) expect(cudaStreamSynchronize(queue_.stream), operation_);
+  if (returned_.empty()) return;
+  count_wait();
+  expect(cudaStreamSynchronize(queue_.stream), operation_);
 }
 
 void* Call::place(const void* memory, int64_t bytes, bool written) {
@@ -80,7 +86,8 @@ void* Call::place(const void* memory, int64_t bytes, bool written) {
   staged_ = true;
   void* device = queue_.workspace.take(bytes);
   // An output is brought over too: rows may lie apart, and what lies between them stays. The source may change once
-  // this returns: CUDA copies pageable memory before it does.
+  // this returns: CUDA copies pageable memory before it does, behind all that was queued.
+  count_wait();
   expect(cudaMemcpyAsync(device, memory, size_t(bytes), cudaMemcpyHostToDevice, queue_.stream), operation_);
   if (written) returned_.push_back({const_cast<void*>(memory), device, bytes});
   return device;

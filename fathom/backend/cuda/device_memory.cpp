@@ -1,5 +1,6 @@
 #include "fathom/backend/cuda/device_memory.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -7,6 +8,7 @@
 #include <shared_mutex>
 #include <string>
 
+#include "fathom/backend/cuda/waits.h"
 #include "fathom/base/check.h"
 
 namespace fathom::cuda {
@@ -46,7 +48,12 @@ Allocations& migrating() {
   return *all;
 }
 
+std::atomic<int64_t> wait_count{0};
+
 }  // namespace
+
+void count_wait() { ++wait_count; }
+int64_t waits() { return wait_count; }
 
 void expect(cudaError_t status, const char* what) {
   if (status == cudaSuccess) [[likely]]
@@ -128,6 +135,7 @@ void copy(void* to, const void* from, int64_t bytes) {
   if (bytes <= 0) return;
   // Queues are ordered with the default stream, so this one call comes after all that they were given.
   expect(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, nullptr), "copying");
+  count_wait();
   expect(cudaStreamSynchronize(nullptr), "copying");
 }
 

@@ -5,6 +5,7 @@
 
 #include "fathom/backend/cuda/call.h"
 #include "fathom/backend/cuda/measuring.h"
+#include "fathom/backend/cuda/waits.h"
 
 namespace fathom {
 namespace {
@@ -72,7 +73,8 @@ Instruments cuda_instruments() {
           .allocate_migrating = cuda::allocate_migrating,
           .settle = settle,
           .open_clock = open_clock,
-          .peaks = peaks};
+          .peaks = peaks,
+          .waits = cuda::waits};
 }
 
 }  // namespace fathom

@@ -220,22 +220,53 @@ __device__ int64_t draw(Memory& memory, const uint32_t* law, int64_t n, const Ro
   return find_in_sum(n, memory.wide, memory.lanes, &memory.found, [&](int64_t i) { return uint64_t(law[i]); });
 }
 
+// Writes the tokens of a law as a list and returns how many it has; the first `most` are stored.
+__device__ int64_t list_law(Memory& memory, const uint32_t* law, int64_t n, TokenWeight* list, int64_t most) {
+  int64_t before_chunk = 0;
+  for (int64_t first = 0; first < n; first += kThreads) {
+    const int64_t id = first + threadIdx.x;
+    const uint32_t weight = id < n ? law[id] : 0;
+    uint64_t total = 0;
+    if (!__syncthreads_or(weight > 0)) continue;  // most of a vocabulary
+    const int64_t place = before_chunk + int64_t(before_in_block(uint64_t(weight > 0), memory.lanes, total));
+    if (weight > 0 && place < most) list[place] = {int32_t(id), weight};
+    before_chunk += int64_t(total);
+  }
+  return before_chunk;
+}
+
+struct Drawn {
+  const RowSampling* rows;
+  const int32_t* source;  // null: rows are drawn from the logits of their own number
+  int32_t* ids;
+  Rows<uint32_t> laws;
+  bool keeps_laws;  // else they are the kernel's own memory
+  Rows<TokenWeight> lists;
+  int64_t most;
+  int32_t* list_counts;
+};
+
 __global__ void __launch_bounds__(kThreads)
-    sample_kernel(Rows<const float> logits, int64_t n, const RowSampling* rows, int32_t* ids, Rows<uint32_t> laws) {
+    sample_kernel(Rows<const float> logits, int64_t n, const __grid_constant__ Drawn op) {
   __shared__ Memory memory;
   const int64_t r = blockIdx.x;
-  const RowSampling settings = rows[r];
-  uint32_t* law = laws.row(r);
+  const RowSampling settings = op.rows[r];
+  int32_t* ids = op.ids;
+  uint32_t* law = op.laws.row(r);
   Row row{};
-  row.logits = logits.row(r);
+  row.logits = logits.row(op.source == nullptr ? r : op.source[r]);
   row.n = n;
   row.min_p = settings.min_p;
   row.last_tie = INT64_MAX;
   const int64_t first = best_of(memory, row.logits, n);
   const float best = row.logits[first];
   if (settings.temperature < kGreedyBelow || !(fabsf(best) < INFINITY)) {
-    for (int64_t i = threadIdx.x; i < n; i += kThreads) law[i] = i == first ? uint32_t(kCertain) : 0;
-    if (ids != nullptr && threadIdx.x == 0) ids[r] = int32_t(first);  // the only token of its law
+    for (int64_t i = threadIdx.x; op.keeps_laws && i < n; i += kThreads) law[i] = i == first ? uint32_t(kCertain) : 0;
+    if (threadIdx.x != 0) return;
+    if (ids != nullptr) ids[r] = int32_t(first);  // the only token of its law
+    if (op.lists.data == nullptr) return;
+    op.lists.row(r)[0] = {int32_t(first), uint32_t(kCertain)};
+    op.list_counts[r] = 1;
     return;
   }
   row.temperature = double(settings.temperature);
@@ -248,6 +279,10 @@ __global__ void __launch_bounds__(kThreads)
       all && !(settings.min_p > 0) ? total : lane_sum(memory, n, [&](int64_t i) { return row.kept_weight(i); });
   for (int64_t i = threadIdx.x; i < n; i += kThreads) law[i] = uint32_t(floor(row.kept_weight(i) / kept * kCertain));
   __syncthreads();  // the block reads its own law
+  if (op.lists.data != nullptr) {
+    const int64_t count = list_law(memory, law, n, op.lists.row(r), op.most);
+    if (threadIdx.x == 0) op.list_counts[r] = int32_t(count);
+  }
   if (ids == nullptr) return;
   const int64_t id = draw(memory, law, n, settings);
   if (threadIdx.x == 0) ids[r] = int32_t(id);
@@ -256,20 +291,27 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void sample(Queue& queue, const Sample& op) {
-  const int64_t rows = op.logits.shape[0], n = op.logits.shape[1];
-  if (op.logits.empty()) return;
+  const int64_t rows = op.count(), n = op.logits.shape[1];
+  if (op.logits.empty() || rows == 0) return;
   Call call(queue, "sample");
   const auto logits = call.in(op.logits);
-  const RowSampling* settings = call.in(op.rows);
-  const auto ids = call.out(op.ids);
-  Rows<uint32_t> laws{nullptr, n};
-  if (op.laws.empty()) {
-    laws.data = call.workspace<uint32_t>(rows * n);
+  Drawn drawn{};
+  drawn.rows = call.in(op.rows);
+  drawn.source = op.source.empty() ? nullptr : call.in(op.source).data;
+  drawn.ids = op.ids.empty() ? nullptr : call.out(op.ids).data;
+  drawn.keeps_laws = !op.laws.empty();
+  drawn.laws = {nullptr, n};
+  if (drawn.keeps_laws) {
+    drawn.laws = rows_of(call.out(op.laws));
   } else {
-    laws = rows_of(call.out(op.laws));
+    drawn.laws.data = call.workspace<uint32_t>(rows * n);
   }
-  sample_kernel<<<grid(rows), kThreads, 0, call.stream()>>>(rows_of(logits), n, settings,
-                                                            op.ids.empty() ? nullptr : ids.data, laws);
+  if (!op.lists.empty()) {
+    drawn.lists = rows_of(call.out(op.lists));
+    drawn.most = op.lists.shape[1];
+    drawn.list_counts = call.out(op.list_counts).data;
+  }
+  sample_kernel<<<grid(rows), kThreads, 0, call.stream()>>>(rows_of(logits), n, drawn);
 }
 
 }  // namespace fathom::cuda

@@ -81,12 +81,21 @@ int32_t replace(const Accept& op, int64_t r, uint64_t target_sum, DraftLaw law, 
   return found;
 }
 
+uint64_t in_common(std::span<const uint32_t> target, DraftLaw law) {
+  uint64_t sum = 0;
+  for (const TokenWeight& token : law) sum += std::min(token.weight, target[size_t(token.id)]);
+  return sum;
+}
+
 }  // namespace
 
 void accept(Queue& queue, const Accept& op) {
   const int64_t worth = 1 + 16384 / op.target_laws.shape[1];  // sequences of a small vocabulary are little work
   for_each_row(queue, op.begin.shape[0] - 1, worth, [&](int64_t s) {
     const int64_t begin = op.begin[s], last = op.begin[s + 1] - 1;
+    for (int64_t r = begin; r <= last && !op.common.empty(); ++r) {
+      op.common[r] = r < last && op.draft_ids[r] >= 0 ? in_common(op.target_laws.row(r), draft_law(op, r)) : 0;
+    }
     for (int64_t r = begin; r < last; ++r) {
       const bool drafted = op.draft_ids[r] >= 0;
       const uint64_t target_sum = sum_of(op.target_laws.row(r));

@@ -83,15 +83,27 @@ int32_t draw(std::span<const uint32_t> law, const RowSampling& row) {
   return int32_t(id);
 }
 
+// Returns the tokens of the law; those that fit are in `list`.
+int32_t list_law(std::span<const uint32_t> law, std::span<TokenWeight> list) {
+  size_t count = 0;
+  for (size_t id = 0; id < law.size(); ++id) {
+    if (law[id] == 0) continue;
+    if (count < list.size()) list[count] = {int32_t(id), law[id]};
+    ++count;
+  }
+  return int32_t(count);
+}
+
 }  // namespace
 
 void sample(Queue& queue, const Sample& op) {
-  for_each_row(queue, op.logits.shape[0], [&](int64_t r) {
+  for_each_row(queue, op.count(), [&](int64_t r) {
     std::vector<uint32_t> own(op.laws.empty() ? size_t(op.logits.shape[1]) : 0);
     const std::span<uint32_t> law = op.laws.empty() ? std::span(own) : op.laws.row(r);
     const RowSampling& row = op.rows[size_t(r)];
-    law_of(op.logits.row(r), row, law);
+    law_of(op.logits.row(op.source.empty() ? r : op.source[r]), row, law);
     if (!op.ids.empty()) op.ids[r] = draw(law, row);
+    if (!op.lists.empty()) op.list_counts[r] = list_law(law, op.lists.row(r));
   });
 }
 
