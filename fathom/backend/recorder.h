@@ -18,7 +18,7 @@ class Recording {
   virtual ~Recording() = default;
   /// False once memory that it uses inside the backend has moved: then it must not run any more.
   virtual bool usable() const = 0;
-  /// Queues it all. Tables are read as they are when the device comes to them.
+  /// Queues it all. It reads tables as they were sent last.
   virtual void run() = 0;
 };
 
@@ -28,12 +28,19 @@ struct Recorder {
   /// queued: so write tables from the front to the back, and each before the operations that need it.
   /// Errors: out_of_memory.
   Result<Buffer> (*allocate_tables)(int64_t bytes) = nullptr;
-  /// The processor is going to write the tables of this allocation anew; the queue is done.
+  /// The processor is going to write the tables of this allocation anew; the queue is done, or await_sent() has
+  /// returned.
   void (*rewrite_tables)(const uint8_t* tables) = nullptr;
   /// From here to end() operations are recorded instead of run. They must have run before with the same shapes, so
-  /// that no memory grows, and no view may lie in ordinary memory of the process.
+  /// that no memory grows, and no view may lie in ordinary memory of the process. Tables are not copied by what is
+  /// recorded: send_tables() does that each time.
   void (*begin)(Queue&) = nullptr;
   std::unique_ptr<Recording> (*end)(Queue&) = nullptr;
+  /// Queues one copy of the first `bytes` of an allocation of tables, ahead of a recording that reads them.
+  void (*send_tables)(Queue&, const uint8_t* tables, int64_t bytes) = nullptr;
+  /// Returns when the last such copy has been made: then the processor may write the tables of the next recording while
+  /// the device still works on this one.
+  void (*await_sent)(const uint8_t* tables) = nullptr;
 };
 
 /// Null functions where operations finish before they return: tables are ordinary memory, and nothing is recorded.

@@ -261,7 +261,7 @@ Result<std::vector<EngineRow>> simulate_all(const EngineBenchSettings& s, const 
 Result<std::vector<EngineRow>> run_all(const EngineBenchSettings& s, const EngineSettings& settings,
                                        const Common& common) {
   const InterruptScope scope;
-  const auto model = load_model(common);
+  const auto model = load_model(common, WeightData::to_measure);
   if (!model) return model.error();
   std::vector<EngineRow> rows;
   std::optional<Progress> progress;
@@ -270,6 +270,7 @@ Result<std::vector<EngineRow>> run_all(const EngineBenchSettings& s, const Engin
   EngineSettings used = settings;
   used.record = s.record;
   used.schedule_drafts = true;
+  used.synchronous = s.synchronous;
   for (const double rate : rates) {
     auto engine = open_engine(*model, used, common);  // a cache of its own for each rate
     if (!engine) return engine.error();
@@ -428,8 +429,8 @@ std::vector<Option> engine_bench_options(EngineBenchSettings& s) {
        .least = -20,
        .most = 20},
       {.name = "synchronous",
-       .help = "a step is planned when the one before is over",
-       .group = simulated,
+       .help = "a step is planned when the one before is over, as the engine does it on a CPU",
+       .group = load,
        .target = &s.synchronous},
       {.name = "record",
        .value = "FILE",

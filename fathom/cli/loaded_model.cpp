@@ -275,6 +275,7 @@ EngineOptions to_engine_options(const EngineSettings& s, const Common& common) {
   options.drafts = s.drafts == "auto" ? -1 : int(parse_integer(s.drafts).value_or(0));
   options.separate_steps = s.step_policy == "separate";
   options.schedule_drafts = s.schedule_drafts;
+  if (s.synchronous) options.asynchronous = false;
   options.record = s.record;
   options.step_times = cache_folder("step-times");
   options.memory_limit_bytes = s.memory_limit ? s.memory_limit->count : 0;

@@ -56,6 +56,7 @@ struct EngineSettings {
   bool step_log = false;
   double replay_sample = 0;
   std::string record;            // set by bench engine: a file of the scheduler's decisions
+  bool synchronous = false;      // steps are planned one after the other on a device too
   bool schedule_drafts = false;  // set by commands that answer many at once: then `drafts` auto measures steps first
 };
 /// Bound to `settings`; with those that later issues bring, marked planned.

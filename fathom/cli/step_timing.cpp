@@ -83,8 +83,8 @@ struct StepBench::State {
   std::unique_ptr<QueueClock> clock;  // of per_operation, with the machine's peaks
   std::optional<MachinePeaks> peaks;
   std::vector<Stream> sequences;
-  std::vector<float> draft_logits, confidence;
   std::vector<RowSampling> greedy;
+  Buffer choice;  // of draw(): how rows are drawn, and what came of it
   std::vector<int32_t> drawn;
   double launch_seconds = 0;  // in forward(), which on a device returns before the device is done
   int64_t forwards = 0;       // calls of it
@@ -127,11 +127,18 @@ struct StepBench::State {
 
   /// The likeliest token of each row, drawn as the engine draws it.
   const std::vector<int32_t>& draw(View<const float, 2> logits) {
-    RowSampling likeliest;
-    likeliest.temperature = 0;
-    greedy.resize(size_t(logits.shape[0]), likeliest);
-    drawn.resize(greedy.size());
-    backend.ops.sample(*queue, {logits, greedy, View<int32_t, 1>(drawn.data(), {logits.shape[0]}), {}});
+    const int64_t rows = logits.shape[0], bytes = rows * int64_t(sizeof(RowSampling) + sizeof(int32_t));
+    if (choice.bytes() < bytes) {
+      auto room = backend.memory.shared(bytes);
+      check(room.ok(), "a few bytes for each row");
+      choice = std::move(*room);
+    }
+    auto* settings = reinterpret_cast<RowSampling*>(choice.data());
+    const View<int32_t, 1> ids(reinterpret_cast<int32_t*>(settings + rows), {rows});
+    std::fill_n(settings, rows, RowSampling{.temperature = 0});
+    backend.ops.sample(*queue, {logits, {settings, size_t(rows)}, ids, {}});
+    queue->wait();
+    drawn.assign(ids.data, ids.data + rows);
     return drawn;
   }
 
@@ -222,7 +229,6 @@ struct StepBench::State {
 
   void propose(int drafts) {
     const auto count = int64_t(sequences.size());
-    const int64_t vocabulary = model->config().vocab_size;
     std::vector<int32_t> tokens, slots;
     std::vector<int64_t> last;
     std::vector<Replay> replay;
@@ -234,15 +240,11 @@ struct StepBench::State {
     }
     const DraftBatch batch{View<const int32_t, 1>(tokens.data(), {count}), View<const int64_t, 1>(last.data(), {count}),
                            View<const int32_t, 1>(slots.data(), {count}), replay};
-    model->draft(*queue, batch, memory);
-    draft_logits.resize(size_t(count * vocabulary));
-    confidence.resize(size_t(count));
-    for (int step = 0; step < drafts; ++step) {
-      const View<float, 2> logits(draft_logits.data(), {count, vocabulary});
-      model->markov(*queue, step, View<const int32_t, 1>(tokens.data(), {count}), logits,
-                    View<float, 1>(confidence.data(), {count}));
-      tokens = draw(View<const float, 2>(draft_logits.data(), {count, vocabulary}));
-      for (size_t s = 0; s < sequences.size(); ++s) sequences[s].proposed.push_back(tokens[s]);
+    greedy.assign(size_t(count * drafts), RowSampling{.temperature = 0});
+    const DrawnDrafts block = model->propose(*queue, batch, {drafts, greedy}, memory);
+    queue->wait();
+    for (int64_t s = 0; s < count; ++s) {
+      for (int step = 0; step < drafts; ++step) sequences[size_t(s)].proposed.push_back(block.ids(step, s));
     }
   }
 

@@ -4,12 +4,19 @@
 
 namespace fathom {
 
+namespace {
+
+int32_t known_or_zero(const std::vector<int32_t>& ids, int64_t i) {
+  return i < int64_t(ids.size()) ? ids[size_t(i)] : 0;
+}
+
+}  // namespace
+
 void BatchBuilder::add_rows(const StepPlan::Rows& rows, const LiveSequence& sequence, int32_t index) {
   const int64_t known = rows.count - rows.drafts;
-  check(rows.first + known <= int64_t(sequence.ids.size()), "a row has a token");
-  check(size_t(rows.drafts) <= sequence.proposed.size(), "a draft row has a draft");
   for (int64_t i = 0; i < rows.count; ++i) {
-    ids_.push_back(i < known ? sequence.ids[size_t(rows.first + i)] : sequence.proposed[size_t(i - known)]);
+    ids_.push_back(i < known ? known_or_zero(sequence.ids, rows.first + i)
+                             : known_or_zero(sequence.proposed, i - known));
     positions_.push_back(rows.first + i);
     sequence_.push_back(index);
   }
@@ -21,7 +28,7 @@ void BatchBuilder::add_rows(const StepPlan::Rows& rows, const LiveSequence& sequ
 void BatchBuilder::add_history(const StepPlan::Rows& rows, const LiveSequence& sequence) {
   for (int64_t back = 1; back <= history_; ++back) {
     const int64_t position = rows.first - back;
-    history_ids_.push_back(position < 0 ? -1 : sequence.ids[size_t(position)]);
+    history_ids_.push_back(position < 0 ? -1 : known_or_zero(sequence.ids, position));
   }
 }
 
@@ -36,6 +43,21 @@ void BatchBuilder::add_blocks(std::span<const LiveSequence* const> sequences) {
 }
 
 const Batch& BatchBuilder::build(const StepPlan& plan, std::span<const LiveSequence* const> sequences) {
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const StepPlan::Rows& rows = plan.rows[i];
+    const LiveSequence& sequence = *sequences[i];
+    check(rows.first + rows.count - rows.drafts <= int64_t(sequence.ids.size()), "a row has a token");
+    check(size_t(rows.drafts) <= sequence.proposed.size(), "a draft row has a draft");
+    check(rows.first + rows.count <= int64_t(sequence.blocks.size()) * kBlockTokens, "a row has a block");
+  }
+  return put_together(plan, sequences);
+}
+
+const Batch& BatchBuilder::foresee(const StepPlan& plan, std::span<const LiveSequence* const> sequences) {
+  return put_together(plan, sequences);
+}
+
+const Batch& BatchBuilder::put_together(const StepPlan& plan, std::span<const LiveSequence* const> sequences) {
   for (auto* array : {&ids_, &sequence_, &history_ids_, &slots_, &logit_rows_}) array->clear();
   begin_.assign(1, 0);
   positions_.clear();
@@ -44,7 +66,6 @@ const Batch& BatchBuilder::build(const StepPlan& plan, std::span<const LiveSeque
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const StepPlan::Rows& rows = plan.rows[i];
     const LiveSequence& sequence = *sequences[i];
-    check(rows.first + rows.count <= int64_t(sequence.blocks.size()) * kBlockTokens, "a row has a block");
     add_rows(rows, sequence, int32_t(i));
     add_history(rows, sequence);
     slots_.push_back(sequence.slot);

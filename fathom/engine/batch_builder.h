@@ -19,10 +19,13 @@ class BatchBuilder {
   /// `sequences[i]` is the sequence of plan.rows[i]; it holds blocks for all of its rows. Valid until the next call,
   /// and as long as the sequences stay as they are.
   const Batch& build(const StepPlan& plan, std::span<const LiveSequence* const> sequences);
+  /// The same of a step whose tokens are not all known, nor their blocks: what is not is 0.
+  const Batch& foresee(const StepPlan& plan, std::span<const LiveSequence* const> sequences);
   /// Row of `logits` at which the logits of entry i begin.
   int64_t logit_row(size_t entry) const { return logit_begin_[entry]; }
 
  private:
+  const Batch& put_together(const StepPlan& plan, std::span<const LiveSequence* const> sequences);
   void add_rows(const StepPlan::Rows& rows, const LiveSequence& sequence, int32_t index);
   void add_history(const StepPlan::Rows& rows, const LiveSequence& sequence);
   void add_blocks(std::span<const LiveSequence* const> sequences);

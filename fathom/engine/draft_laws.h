@@ -25,13 +25,9 @@ namespace fathom {
 constexpr int32_t most_draft_tokens(int64_t vocabulary) { return int32_t(std::max<int64_t>(vocabulary / 8 - 1, 256)); }
 
 /// 1 - the mass of max(q - p, 0): the probability that a draft of the law p is accepted where the target's law is q
-/// [vocabulary] (spec/engine.md 7.5, 7.6). Both are integers out of 2^31 whose sums fall short of it by less than one a
-/// token, so this falls short by less than vocabulary / 2^31: 6e-5.
-inline float acceptance_of(std::span<const uint32_t> target, std::span<const TokenWeight> draft) {
-  uint64_t common = 0;
-  for (const TokenWeight& one : draft) common += std::min(one.weight, target[size_t(one.id)]);
-  return float(double(common) / double(uint64_t(1) << 31));
-}
+/// (spec/engine.md 7.5, 7.6). `common` is what they have in common (Accept). Both are integers out of 2^31 whose sums
+/// fall short of it by less than one a token, so this falls short by less than vocabulary / 2^31: 6e-5.
+inline float acceptance_of(uint64_t common) { return float(double(common) / double(uint64_t(1) << 31)); }
 
 /// A value; the laws of one sequence's drafts, in their order. Allocates exactly what the largest round yet took.
 struct DraftLaws {
@@ -49,15 +45,11 @@ struct DraftLaws {
     tokens.clear();
     begin.resize(1);
   }
-  /// Keeps the tokens of a law [vocabulary] whose weight is not 0.
-  void append(std::span<const uint32_t> law) {
-    size_t count = 0;
-    for (const uint32_t weight : law) count += weight > 0;
-    tokens.reserve(tokens.size() + count);  // not doubled: the bound above holds for what is allocated
+  /// Keeps a law.
+  void append(std::span<const TokenWeight> law) {
+    tokens.reserve(tokens.size() + law.size());  // not doubled: the bound above holds for what is allocated
     begin.reserve(begin.size() + 1);
-    for (size_t id = 0; id < law.size(); ++id) {
-      if (law[id] > 0) tokens.push_back({int32_t(id), law[id]});
-    }
+    tokens.insert(tokens.end(), law.begin(), law.end());
     begin.push_back(int32_t(tokens.size()));
   }
   /// The law of a draft that nobody drew: it is certain.

@@ -65,7 +65,7 @@ CacheQuestion question_of(const EngineOptions& options, const ModelConfig& confi
                             (device ? product_workspace_bytes(config, rows, options.batch_invariant) : 0);
   // The logits of the step and of its drafts, and what the sampler takes beside them.
   const int64_t choosing = (decode_rows + options.sequences) * config.vocab_size * int64_t(sizeof(float)) +
-                           sampler_bytes(config.vocab_size, options.sequences, options.drafts);
+                           sampler_bytes(config.vocab_size, options.sequences, options.drafts, device);
   CacheQuestion question;
   const int64_t share =
       options.memory_limit_bytes > 0 ? std::min(options.memory_limit_bytes, available) : available / 2;
@@ -122,6 +122,7 @@ struct Engine::State {
   EngineOptions options;
   Backend backend;
   std::unique_ptr<Queue> queue;
+  std::unique_ptr<QueueClock> clock;  // of a device: how long a step takes decides how many drafts are worth it
   std::optional<Model> model;
   CacheMemory memory;
   int64_t window_bytes = 0;           // of a snapshot; 0: none are taken
@@ -140,10 +141,13 @@ struct Engine::State {
     out.history = model->config().engram_max_ngram_size - 1;
     out.shape = model->replay_shape();
     out.logits_memory = backend.memory;
-    out.forward = [this](const Batch& batch) {
-      const auto logits = model->forward(*queue, batch, memory);
-      queue->wait();  // how long it takes decides how many drafts are worth it
-      return logits;
+    out.forward = [this](const Batch& batch) { return model->forward(*queue, batch, memory); };
+    out.clock = clock.get();
+    if (!backend.memory.host_visible) {
+      out.expect = [this](const Batch& batch) { model->expect(*queue, batch, memory); };
+    }
+    out.propose = [this](const DraftBatch& batch, const DraftDraws& draws) {
+      return model->propose(*queue, batch, draws, memory);
     };
     out.draft = [this](const DraftBatch& batch) { model->draft(*queue, batch, memory); };
     out.markov = [this](int step, View<const int32_t, 1> previous, View<float, 2> logits, View<float, 1> confidence) {
@@ -206,6 +210,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   if (!queue) return queue.error();
   state->queue = std::move(*queue);
   state->queue->batch_invariant = options.batch_invariant;
+  if (device) state->clock = instruments_of(state->backend).open_clock(*state->queue);
   auto memory = CacheMemory::allocate(state->backend.memory, std::move(layout), plan->blocks, options.sequences);
   if (!memory) return memory.error();
   state->memory = std::move(*memory);
@@ -239,11 +244,13 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   loop.token_blacklist = options.token_blacklist;
   loop.vocabulary = options.vocabulary;
   loop.grammar = options.grammar;
-  loop.asynchronous = options.asynchronous;
+  if (!options.asynchronous) options.asynchronous = device;
+  loop.asynchronous = *options.asynchronous;
   if (schedule) {
     auto curve = decode_curve(options, identity, state->port(), plan->blocks);
     if (!curve) return curve.error();
     loop.curve = std::move(*curve);
+    loop.sizes_of_curve = device;
   }
   options.schedule_drafts = schedule;
   if (options.metrics != nullptr) loop.statistics = &state->statistics.emplace(*options.metrics, options.log);

@@ -1,6 +1,6 @@
 // fathom/engine/engine.h
-// Requests in, tokens out. This first engine is synchronous: step() plans, builds, runs and commits one batch of many
-// sequences on the caller's thread. Source: spec/engine.md 1, 3, 7, 8.
+// Requests in, tokens out. step() plans, builds, runs and commits one batch of many sequences: on the caller's thread,
+// or with a thread beside it that runs a step while the next one is planned. Source: spec/engine.md 1, 3, 4, 7, 8.
 #pragma once
 #include <memory>
 #include <optional>
@@ -41,7 +41,8 @@ struct EngineOptions {
                                    // changes bits; -1: a sixteenth of what the blocks take, at least four for each
                                    // of `sequences`
   int32_t most_blocks = 0;         // of 128 tokens for all sequences together; 0: what memory allows and they can use
-  bool asynchronous = false;       // the next step is planned while one runs, on a thread of its own
+  std::optional<bool> asynchronous = {};  // the next step is planned while one runs, on a thread of its own; nothing:
+                                          // on a device, where nobody else wants the processor (decisions/0013)
   /// With drafts = -1: as many drafts are verified as their confidence and the measured cost of a row are worth, the
   /// same for none at all; a request with a seed under rejection keeps them all. Measures steps at the start, about a
   /// hundred of them, unless times of the last hour lie in `step_times`.

@@ -23,6 +23,7 @@ class FakeModel {
     float spread = 4;              // of the logits
     float draft_noise = 1;         // added to the target's logits to make those of drafts; 0: drafts equal the target
     bool vary_confidence = false;  // with the draft's text; else 0.5
+    bool at_once = false;          // it has expect() and propose()
     ReplayShape replay{32, 6, 4, 4};
   };
 
@@ -38,6 +39,10 @@ class FakeModel {
     out.markov = [this](int step, View<const int32_t, 1> previous, View<float, 2> logits, View<float, 1> confidence) {
       markov(step, previous, logits, confidence);
     };
+    if (shape_.at_once) {
+      out.expect = [this](const Batch& batch) { expected_ = positions_of(batch); };
+      out.propose = [this](const DraftBatch& batch, const DraftDraws& draws) { return propose(batch, draws); };
+    }
     out.copy_block = [this](int32_t from, int32_t to) { blocks_[to] = blocks_[from]; };
     out.copy_slot = [this](int32_t from, int32_t to) { rings_[to] = rings_[from]; };
     return out;
@@ -80,6 +85,7 @@ class FakeModel {
   /// By the hash of a text: the token that it wants next.
   std::map<uint64_t, int32_t> preferred;
   int64_t calls = 0, most_rows = 0, most_prompt_rows = 0;
+  int64_t foreseen = 0;  // calls of forward() whose rows expect() had said
 
  private:
   struct Entry {
@@ -107,8 +113,20 @@ class FakeModel {
     }
   }
 
+  // Of each row its sequence's slot and its position.
+  static std::vector<int64_t> positions_of(const Batch& batch) {
+    std::vector<int64_t> out;
+    for (int64_t r = 0; r < batch.rows.rows(); ++r) {
+      out.push_back(batch.slots[batch.rows.sequence[r]]);
+      out.push_back(batch.rows.positions[r]);
+    }
+    return out;
+  }
+
   View<const float, 2> forward(const Batch& batch) {
     ++calls;
+    foreseen += positions_of(batch) == expected_;
+    expected_.clear();
     std::vector<uint64_t> hashes;
     int64_t prompt_rows = 0;
     for (int64_t s = 0; s < batch.rows.sequences(); ++s) {
@@ -179,7 +197,44 @@ class FakeModel {
     }
   }
 
+  // By the definition of an operation, position after position.
+  DrawnDrafts propose(const DraftBatch& batch, const DraftDraws& draws) {
+    const int64_t n = batch.tokens.size(), most = draws.law_tokens;
+    draft(batch);
+    std::vector<float> logits(size_t(n * shape_.vocabulary));
+    std::vector<int32_t> previous(batch.tokens.data, batch.tokens.data + n);
+    ids_.clear();
+    scores_.clear();
+    laws_.assign(size_t(draws.positions * n * most), {});
+    counts_.assign(size_t(draws.positions * n), 0);
+    for (int p = 0; p < draws.positions; ++p) {
+      std::vector<float> confidence(static_cast<size_t>(n));
+      const View<float, 2> rows(logits.data(), {n, shape_.vocabulary});
+      markov(p, View<const int32_t, 1>(previous.data(), {n}), rows, View<float, 1>(confidence.data(), {n}));
+      Sample op;
+      op.logits = rows;
+      op.rows = draws.rows.subspan(size_t(p * n), size_t(n));
+      op.ids = View<int32_t, 1>(previous.data(), {n});
+      if (most > 0) {
+        op.lists = View<TokenWeight, 2>(laws_.data() + p * n * most, {n, most});
+        op.list_counts = View<int32_t, 1>(counts_.data() + p * n, {n});
+      }
+      reference_operations().sample(*queue_, op);
+      ids_.insert(ids_.end(), previous.begin(), previous.end());
+      for (const float c : confidence) scores_.push_back(std::log(c / (1 - c)));
+    }
+    return {View<const int32_t, 2>(ids_.data(), {draws.positions, n}),
+            View<const float, 2>(scores_.data(), {draws.positions, n}),
+            View<const TokenWeight, 2>(laws_.data(), {draws.positions * n, most}),
+            View<const int32_t, 1>(counts_.data(), {draws.positions * n})};
+  }
+
   Shape shape_;
+  std::unique_ptr<Queue> queue_ = std::move(*reference_backend().open_queue(1));
+  std::vector<int64_t> expected_;
+  std::vector<int32_t> ids_, counts_;  // of propose()
+  std::vector<float> scores_;
+  std::vector<TokenWeight> laws_;
   std::map<int32_t, std::array<Entry, kBlockTokens>> blocks_;
   std::map<int32_t, std::vector<Entry>> rings_;
   std::vector<float> logits_;

@@ -27,6 +27,7 @@ struct Settings {
   grammar::CompilePoolOptions grammar = {};
   bool asynchronous = false;
   std::optional<CostCurve> curve = {};
+  bool sizes_of_curve = false;
   EngineStatistics* statistics = nullptr;
   StepLog* step_log = nullptr;
 };
@@ -54,6 +55,7 @@ inline LoopOptions options_of(const Settings& settings) {
   out.grammar = settings.grammar;
   out.asynchronous = settings.asynchronous;
   out.curve = settings.curve;
+  out.sizes_of_curve = settings.sizes_of_curve;
   out.statistics = settings.statistics;
   out.step_log = settings.step_log;
   return out;

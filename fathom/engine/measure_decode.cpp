@@ -16,11 +16,18 @@ std::vector<int> curve_sizes(int most) {
   return out;
 }
 
+namespace {
+
+// Tokens ahead of what is measured: a row that has none before it is not like others.
+constexpr int kBefore = 2;
+
+}  // namespace
+
 Result<CostCurve> measure_decode(const ModelPort& port, std::span<const int> sizes, int sequences) {
   std::vector<LiveSequence> streams(static_cast<size_t>(sequences));
   std::vector<LiveSequence*> live;
   const int most = *std::max_element(sizes.begin(), sizes.end());
-  const int longest = (most + sequences - 1) / sequences;
+  const int longest = kBefore + (most + sequences - 1) / sequences;
   check(longest <= kBlockTokens, "a sequence of the measurement lies in one block");
   for (int s = 0; s < sequences; ++s) {
     LiveSequence& one = streams[size_t(s)];
@@ -31,16 +38,28 @@ Result<CostCurve> measure_decode(const ModelPort& port, std::span<const int> siz
     one.blocks = {s + 1};
   }
   BatchBuilder builder(port.history);
+  // `rows` rows of all sequences together, the first of each at position `first`.
+  const auto run = [&](int first, int rows) {
+    const int used = std::min(rows, sequences);
+    StepPlan plan;
+    live.clear();
+    for (int s = 0; s < used; ++s) {
+      const int count = rows / used + (s < rows % used);
+      plan.rows.push_back({SequenceId(s + 1), first, count, count, 0, count});
+      live.push_back(&streams[size_t(s)]);
+    }
+    port.forward(builder.build(plan, live));
+    if (port.clock == nullptr) return;
+    port.clock->restart();
+    port.clock->seconds(0, port.clock->mark());  // waits
+  };
+  run(0, kBefore * sequences);
+  int last = 0;
   return measure_cost_curve(sizes, timed_by_clock([&](int rows) -> Result<void> {
-                              const int used = std::min(rows, sequences);
-                              StepPlan plan;
-                              live.clear();
-                              for (int s = 0; s < used; ++s) {
-                                const int count = rows / used + (s < rows % used);
-                                plan.rows.push_back({SequenceId(s + 1), 0, count, count, 0, count});
-                                live.push_back(&streams[size_t(s)]);
-                              }
-                              port.forward(builder.build(plan, live));
+                              // A device launches a step as one when it comes for the fourth time.
+                              for (int i = 0; port.clock != nullptr && rows != last && i < 3; ++i) run(kBefore, rows);
+                              last = rows;
+                              run(kBefore, rows);
                               return {};
                             }));
 }

@@ -43,7 +43,11 @@ std::string tell_where(const void* about) {
 }  // namespace
 
 Runner::Runner(ModelPort port, const Operations& ops, Queue& queue)
-    : port_(std::move(port)), builder_(port_.history), sampler_(ops, queue, port_.vocabulary, port_.logits_memory) {}
+    : port_(std::move(port)),
+      queue_(&queue),
+      builder_(port_.history),
+      foreseen_(port_.history),
+      sampler_(ops, queue, port_.vocabulary, port_.logits_memory) {}
 
 void Runner::run(StepWork& work) {
   const auto begun = Clock::now();
@@ -57,15 +61,16 @@ void Runner::run(StepWork& work) {
   where.phase = Phase::pack;
   resolve(work);
   where.phase = Phase::forward;
+  const auto packed = Clock::now();
   compute(work);
-  const auto computed = Clock::now();
   where.phase = Phase::choose;
   choose(work);
   where.phase = Phase::snapshots;
   take_snapshots(work);
   where.phase = Phase::propose;
   propose(work);
-  work.sample_seconds = seconds_since(computed);
+  if (port_.clock != nullptr && !active_.empty()) work.forward_seconds = port_.clock->seconds(0, 1);
+  work.sample_seconds = std::max(0.0, seconds_since(packed) - work.forward_seconds);
   work.total_seconds = seconds_since(begun);
 }
 
@@ -165,7 +170,12 @@ void Runner::compute(StepWork& work) {
   if (!active_.empty()) {
     Batch batch = builder_.build(run_, live_);
     batch.captures = captures_;
+    if (port_.clock != nullptr) {
+      port_.clock->restart();
+      port_.clock->mark();
+    }
     logits_ = port_.forward(batch);
+    if (port_.clock != nullptr) port_.clock->mark();
   }
   work.forward_seconds = seconds_since(begun);
 }
@@ -214,7 +224,11 @@ void Runner::choose(StepWork& work) {
   }
   chosen_.clear();
   chosen_begin_.assign(1, 0);
-  if (!choices_.empty()) sampler_.choose(logits_, choices_, chosen_, chosen_begin_);
+  if (!choices_.empty()) {
+    sampler_.begin_choice(logits_, choices_);
+    if (!will_draft(work)) foresee();
+    sampler_.end_choice(choices_, chosen_, chosen_begin_);
+  }
   // Spread over all entries of the plan: ended ones and pieces that are not the last have no tokens.
   StepResult& result = work.result;
   result.tokens = chosen_;
@@ -236,6 +250,36 @@ void Runner::choose(StepWork& work) {
     }
     result.begin.push_back(chosen_begin_[chosen]);
   }
+}
+
+// Whether drafts may be proposed behind this step.
+bool Runner::will_draft(const StepWork& work) const {
+  return port_.block > 0 && std::any_of(active_.begin(), active_.end(), [&](const Active& active) {
+           const LiveSequence& live = *active.live;
+           return active.chooses && live.drafts > 0 && (work.policy != DraftPolicy::none || live.verify_all);
+         });
+}
+
+// While the device works: what the next step will be if every sequence goes on and none comes. Where drafts are
+// proposed this runs behind propose(), when all that is unknown is which tokens they are.
+void Runner::foresee() {
+  if (!port_.expect) return;
+  next_.clear();
+  next_live_.clear();
+  for (size_t i = 0; i < active_.size(); ++i) {
+    const Active& active = active_[i];
+    const LiveSequence& live = *active.live;
+    if (!active.chooses) return;        // the rest of a prompt comes next, and such steps are not foreseen
+    const bool known = active.goes_on;  // its newest token is in its ids
+    if (live.ended || (!known && live.remaining() <= 1)) continue;
+    StepPlan::Rows rows = run_.rows[i];
+    rows.first = known ? live.cached : rows.first + rows.count;
+    rows.drafts = known ? std::min(drafts_for(live.remaining(), live.drafts), port_.block) : 0;
+    rows.count = rows.decoder_count = rows.logit_rows = 1 + rows.drafts;
+    next_.rows.push_back(rows);
+    next_live_.push_back(active.live);
+  }
+  if (!next_.rows.empty()) port_.expect(foreseen_.foresee(next_, next_live_));
 }
 
 void Runner::report(StepWork& work, size_t active, std::span<const int32_t> tokens) {
@@ -336,13 +380,16 @@ void Runner::propose(StepWork& work) {
     steps = std::max(steps, drafts);
   }
   if (drafting_.empty()) return;
-  const int64_t count = int64_t(drafting_.size());
-  port_.draft({View<const int32_t, 1>(tokens_.data(), {count}), View<const int64_t, 1>(last_.data(), {count}),
-               View<const int32_t, 1>(slots_.data(), {count}), replay_});
-  draft_logits_.resize(size_t(count * port_.vocabulary));
-  confidence_.resize(size_t(count));
-  drafts_ = tokens_;  // the token before the first draft is the newest one
-  for (int step = 0; step < steps; ++step) propose_step(step);
+  const auto unseen = [](const LiveSequence* live) {
+    return !live->guide && draws_unseen(live->sampler, live->generated(), live->top_logprobs >= 0);
+  };
+  if (port_.propose && std::all_of(drafting_.begin(), drafting_.end(), unseen)) {
+    queue_drafts(steps);
+    if (work.policy == DraftPolicy::fixed) foresee();
+    take_drafts(steps);
+  } else {
+    propose_in_steps(steps);
+  }
   for (const Active& active : active_) {
     LiveSequence& live = *active.live;
     if (live.proposed.empty()) continue;
@@ -353,9 +400,64 @@ void Runner::propose(StepWork& work) {
   }
 }
 
+DraftBatch Runner::draft_batch() const {
+  const auto count = int64_t(drafting_.size());
+  return {View<const int32_t, 1>(tokens_.data(), {count}), View<const int64_t, 1>(last_.data(), {count}),
+          View<const int32_t, 1>(slots_.data(), {count}), replay_};
+}
+
+// A round whose logits nobody has to see: all of it is queued before anybody knows what its first draft is.
+void Runner::queue_drafts(int steps) {
+  DraftDraws draws;
+  draws.positions = steps;
+  draws_.clear();
+  for (int step = 0; step < steps; ++step) {
+    for (const LiveSequence* live : drafting_) {
+      draws_.push_back(draft_sampling(live->sampler, int64_t(live->ids.size()) + step, port_.vocabulary));
+      if (verified_by_laws(live->sampler)) draws.law_tokens = most_draft_tokens(port_.vocabulary);
+    }
+  }
+  draws.rows = draws_;
+  draws.law_tokens = std::min(draws.law_tokens, port_.vocabulary);
+  drawn_ = port_.propose(draft_batch(), draws);
+}
+
+void Runner::take_drafts(int steps) {
+  queue_->wait();
+  const auto count = int64_t(drafting_.size());
+  for (int64_t i = 0; i < count; ++i) {
+    LiveSequence& live = *drafting_[size_t(i)];
+    const int own = std::min(steps, drafts_for(live.remaining(), live.drafts));  // near its end fewer than others
+    for (int step = 0; step < own; ++step) {
+      const int32_t id = drawn_.ids(step, i);
+      live.proposed.push_back(id);
+      live.confidence[size_t(step)] = confidence_of(drawn_.scores(step, i));
+      live.draft_logprob[size_t(step)] = 0;  // the largest logit is certain
+      if (!verified_by_laws(live.sampler)) continue;
+      const auto law = drawn_.laws.row(step * count + i).first(size_t(drawn_.counts[step * count + i]));
+      live.sampler.draft_laws.append(law);
+      if (live.top_logprobs >= 0) live.draft_logprob[size_t(step)] = logprob_in(law, id);
+    }
+  }
+}
+
+// A round in which somebody's logits are changed or looked at between two drafts.
+void Runner::propose_in_steps(int steps) {
+  port_.draft(draft_batch());
+  const auto bytes = int64_t(drafting_.size()) * port_.vocabulary * int64_t(sizeof(float));
+  if (draft_logits_.bytes() < bytes) {
+    auto room = port_.logits_memory.allocate(bytes);
+    check(room.ok(), "no memory for the logits of drafts: lower --sequences");
+    draft_logits_ = std::move(*room);
+  }
+  confidence_.resize(drafting_.size());
+  drafts_ = tokens_;  // the token before the first draft is the newest one
+  for (int step = 0; step < steps; ++step) propose_step(step);
+}
+
 void Runner::propose_step(int step) {
   const int64_t count = int64_t(drafting_.size());
-  const View<float, 2> logits(draft_logits_.data(), {count, port_.vocabulary});
+  const View<float, 2> logits(reinterpret_cast<float*>(draft_logits_.data()), {count, port_.vocabulary});
   port_.markov(step, View<const int32_t, 1>(drafts_.data(), {count}), logits,
                View<float, 1>(confidence_.data(), {count}));
   choices_.clear();

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "fathom/backend/instruments.h"
 #include "fathom/engine/batch_builder.h"
 #include "fathom/engine/sampler.h"
 #include "fathom/engine/speculate.h"
@@ -22,10 +23,17 @@ struct ModelPort {
   int block = 0;    // drafts that draft() makes; 0: none
   int history = 0;  // largest n-gram - 1
   ReplayShape shape{};
-  /// Where the logits of forward() lie: in a device's own memory the processor copies the rows that it wants to see.
-  Memory logits_memory{};
-  /// Logits [logit_rows, vocabulary], valid until the next call of any of these.
+  /// Where logits lie: in a device's own memory the processor copies the rows that it wants to see.
+  Memory logits_memory = reference_backend().memory;
+  /// Logits [logit_rows, vocabulary], valid until the next call of any of these. On a device it returns before they are
+  /// there; operations of the same queue may use them.
   std::function<View<const float, 2>(const Batch&)> forward;
+  /// How long forward() took is measured by marks in the queue; null: it is done when it returns.
+  QueueClock* clock = nullptr;
+  /// Says what forward() will probably be given next, but for ids, history and blocks; null: nobody wants to know.
+  std::function<void(const Batch&)> expect;
+  /// All drafts of a round at once, drawn without anybody looking at logits; null: draft() and markov() do it.
+  std::function<DrawnDrafts(const DraftBatch&, const DraftDraws&)> propose;
   std::function<void(const DraftBatch&)> draft;
   std::function<void(int step, View<const int32_t, 1> previous, View<float, 2> logits, View<float, 1> confidence)>
       markov;
@@ -64,18 +72,27 @@ class Runner {
   void compute(StepWork& work);
   void capture_windows(StepWork& work);
   void choose(StepWork& work);
+  bool will_draft(const StepWork& work) const;
+  void foresee();
   void report(StepWork& work, size_t active, std::span<const int32_t> tokens);
   void tell_logprobs(size_t active, std::span<const int32_t> tokens, EntryReport& report);
   void advance(Active& active, std::span<const int32_t> tokens, EntryReport& report);
   void take_snapshots(StepWork& work);
   void propose(StepWork& work);
+  DraftBatch draft_batch() const;
+  void queue_drafts(int steps);
+  void take_drafts(int steps);
+  void propose_in_steps(int steps);
   void propose_step(int step);
   void propose_forced(LiveSequence& live, size_t place, int step);
   std::span<const float> logits(size_t active, int64_t row);
 
   ModelPort port_;
+  Queue* queue_;
   uint64_t steps_ = 0;  // begun; as the loop numbers them
-  BatchBuilder builder_;
+  BatchBuilder builder_, foreseen_;
+  StepPlan next_;  // as foreseen
+  std::vector<LiveSequence*> next_live_;
   Sampler sampler_;
   VerificationPlanner planner_;
   StepPlan run_;  // rows that really run, of active_
@@ -91,7 +108,10 @@ class Runner {
   std::vector<int32_t> tokens_, slots_, drafts_;
   std::vector<int64_t> last_;
   std::vector<Replay> replay_;
-  std::vector<float> draft_logits_, confidence_;
+  Buffer draft_logits_;  // where logits lie
+  std::vector<float> confidence_;
+  std::vector<RowSampling> draws_;  // of queue_drafts, position after position
+  DrawnDrafts drawn_;
   std::vector<size_t> free_;            // active entries whose drafts are scheduled
   std::vector<float> free_confidence_;  // [free, kMaxDrafts]
   std::vector<int> free_drafts_, free_rows_;

@@ -157,28 +157,46 @@ TokenLogprob logprob_of(std::span<const float> logits, int32_t id, int top, bool
   return out;
 }
 
-int64_t sampler_bytes(int64_t vocabulary, int64_t sequences, int64_t drafts) {
+int64_t sampler_bytes(int64_t vocabulary, int64_t sequences, int64_t drafts, bool on_device) {
   const int64_t list = most_draft_tokens(vocabulary) * int64_t(sizeof(TokenWeight)) + int64_t(sizeof(int32_t));
-  const int64_t group = Sampler::kGroupRows + drafts;  // a sequence is not split
-  // Copies of logits and laws of the target; lists of drafts' laws, once in a group and once kept.
-  return group * (vocabulary * int64_t(sizeof(float) + sizeof(uint32_t)) + list) + sequences * drafts * list;
+  // A sequence is not split.
+  const int64_t group = (on_device ? Sampler::kDeviceGroupRows : Sampler::kGroupRows) + drafts;
+  // Copies of logits and laws of the target; lists of drafts' laws, once in a group, once as drawn and once kept.
+  return group * (vocabulary * int64_t(sizeof(float) + sizeof(uint32_t)) + list) + sequences * (drafts + 1) * list;
+}
+
+RowSampling draft_sampling(const SamplerState& state, int64_t position, int64_t vocabulary) {
+  RowSampling out = name_draw(state, position, kDraftStream);
+  if (!verified_by_laws(state)) return out;
+  const int32_t most = most_draft_tokens(vocabulary);
+  if (most < vocabulary) out.top_k = out.top_k > 0 ? std::min(out.top_k, most) : most;
+  return out;
+}
+
+float logprob_in(std::span<const TokenWeight> law, int32_t id) {
+  double sum = 0, own = 0;  // exact: integers below 2^32
+  for (const TokenWeight& token : law) {
+    sum += token.weight;
+    if (token.id == id) own = token.weight;
+  }
+  return float(std::log(own / sum));
 }
 
 TokenLogprob Sampler::sampled_logprob(std::span<const float> logits, const SamplerState& state,
                                       std::span<const int32_t> assumed, int64_t generated, int32_t id, int top,
                                       bool smaller) {
   const size_t size = size_t(vocabulary_);
-  if (scratch_.size() < size) scratch_.resize(size);
-  if (laws_.size() < size) laws_.resize(size);
-  const std::span<float> copy(scratch_.data(), size);
+  if (row_.size() < size) row_.resize(size);
+  if (law_.size() < size) law_.resize(size);
+  const std::span<float> copy(row_.data(), size);
   std::copy(logits.begin(), logits.end(), copy.begin());
   adjust_logits(copy, state, assumed, generated);
   const RowSampling name = name_draw(state, 0, 0);  // the position is not read: nothing is drawn
   ops_.sample(*queue_, {View<const float, 2>(copy.data(), {1, vocabulary_}),
                         {&name, 1},
                         {},
-                        View<uint32_t, 2>(laws_.data(), {1, vocabulary_})});
-  const std::span<const uint32_t> law(laws_.data(), size);
+                        View<uint32_t, 2>(law_.data(), {1, vocabulary_})});
+  const std::span<const uint32_t> law(law_.data(), size);
   double sum = 0;  // exact: integers below 2^32
   for (const uint32_t weight : law) sum += weight;
   const auto logprob = [&](int32_t token) {
@@ -197,191 +215,274 @@ TokenLogprob Sampler::sampled_logprob(std::span<const float> logits, const Sampl
 }
 
 // Sorts the deciding rows of all choices into those that are drawn from the logits as they are, those whose logits are
-// changed first, and those of sampled rounds, whose laws the verification needs.
-void Sampler::list_rows(std::span<const Choice> choices) {
-  as_given_.clear();
-  adjusted_.clear();
-  sampled_.clear();
-  int64_t place = 0;
+// changed first, and both once more of sampled rounds, whose laws the verification needs: a choice's rows stay together
+// there.
+void Sampler::list_rows(std::span<const Choice> choices, int64_t first_place) {
+  for (auto* list : {&as_given_, &changed_, &sampled_, &sampled_changed_}) list->clear();
+  int64_t place = first_place;
   for (const Choice& choice : choices) {
     const bool wants_laws = !choice.drafts.empty() && verified_by_laws(*choice.state);
-    for (int offset = 0; offset <= int(choice.drafts.size()); ++offset, ++place) {
-      const Row row{name_draw(*choice.state, choice.position + offset, 0), choice.row + offset, place, &choice, offset};
-      const bool changed = needs_adjustment(*choice.state, choice.generated + offset) ||
-                           golden_token(choice.state->settings, choice.generated + offset) >= 0;
-      (wants_laws ? sampled_ : changed ? adjusted_ : as_given_).push_back(row);
+    const auto golden = [&](int offset) { return golden_token(choice.state->settings, choice.generated + offset); };
+    const auto changes = [&](int offset) {
+      return needs_adjustment(*choice.state, choice.generated + offset) || golden(offset) >= 0;
+    };
+    const int rows = int(choice.drafts.size()) + 1;
+    bool any = false;
+    for (int offset = 0; offset < rows; ++offset) any = any || changes(offset);
+    for (int offset = 0; offset < rows; ++offset, ++place) {
+      const Row row{name_draw(*choice.state, choice.position + offset, 0),
+                    choice.row + offset,
+                    place,
+                    &choice,
+                    offset,
+                    golden(offset)};
+      if (wants_laws) {
+        (any ? sampled_changed_ : sampled_).push_back(row);
+      } else {
+        (changes(offset) ? changed_ : as_given_).push_back(row);
+      }
     }
   }
-  ids_.resize(size_t(place));
-  const size_t copied = (sampled_.size() + adjusted_.size()) * size_t(vocabulary_);
-  if (scratch_.size() < copied) scratch_.resize(copied);
 }
 
-// Copies the logits of these rows to scratch_ from row `first` on, and changes the copies as the requests want.
+// `from` -> `to`, both where logits lie, changed as the request wants.
+void Sampler::change_row(std::span<const float> from, std::span<float> to, const Row& row) {
+  const std::span<float> seen = memory_.host_visible ? to : std::span<float>(staged_.data, size_t(staged_.shape[0]));
+  if (seen.data() != from.data()) memory_.copy(seen.data(), from.data(), int64_t(from.size_bytes()));
+  const Choice& choice = *row.choice;
+  if (row.golden >= 0) {
+    force(seen, row.golden);
+  } else {
+    adjust_logits(seen, *choice.state, choice.drafts.first(size_t(row.offset)), choice.generated);
+  }
+  if (seen.data() != to.data()) memory_.copy(to.data(), seen.data(), int64_t(seen.size_bytes()));
+}
+
+// Copies the logits of these rows to copies_ from row `first` on, and changes the copies as the requests want.
 void Sampler::adjust(View<const float, 2> logits, std::span<Row> rows, int64_t first) {
   for (size_t i = 0; i < rows.size(); ++i) {
-    Row& row = rows[i];
-    const auto source = logits.row(row.source);
-    row.source = first + int64_t(i);
-    const std::span<float> copy(scratch_.data() + row.source * vocabulary_, size_t(vocabulary_));
-    logits_memory_.copy(copy.data(), source.data(), int64_t(source.size_bytes()));
-    const Choice& choice = *row.choice;
-    const int32_t golden = golden_token(choice.state->settings, choice.generated + row.offset);
-    if (golden >= 0) {
-      force(copy, golden);
-    } else {
-      adjust_logits(copy, *choice.state, choice.drafts.first(size_t(row.offset)), choice.generated);
-    }
+    const auto source = logits.row(rows[i].source);
+    rows[i].source = first + int64_t(i);
+    change_row(source, copies_.row(rows[i].source), rows[i]);
   }
 }
 
-// Draws rows[i] from row rows[i].source of `logits`. Neighbouring rows go to the operation together: in a plain greedy
-// step that is all of them. The law of rows[i] becomes row i of laws_.
-void Sampler::draw(View<const float, 2> logits, std::span<const Row> rows, bool keep_laws) {
-  if (keep_laws && laws_.size() < rows.size() * size_t(vocabulary_)) laws_.resize(rows.size() * size_t(vocabulary_));
-  samplings_.clear();
-  for (const Row& row : rows) samplings_.push_back(row.sampling);
-  drawn_.resize(rows.size());
-  for (size_t i = 0, end = 0; i < rows.size(); i = end) {
-    while (end < rows.size() && rows[end].source == rows[i].source + int64_t(end - i)) ++end;
-    const int64_t count = int64_t(end - i);
-    Sample op;
-    op.logits = {logits.data + rows[i].source * logits.stride[0], {count, vocabulary_}, logits.stride};
-    op.rows = std::span(samplings_).subspan(i, end - i);
-    op.ids = View<int32_t, 1>(drawn_.data() + i, {count});
-    if (keep_laws) op.laws = View<uint32_t, 2>(laws_.data() + int64_t(i) * vocabulary_, {count, vocabulary_});
-    ops_.sample(*queue_, op);
+// Draws rows[i] from row rows[i].source of `logits`.
+void Sampler::draw(View<const float, 2> logits, std::span<const Row> rows, const Drawn& out) {
+  if (rows.empty()) return;
+  const auto count = int64_t(rows.size());
+  const auto source = shared_.vector<int32_t>(count);
+  const auto samplings = shared_.vector<RowSampling>(count);
+  for (int64_t i = 0; i < count; ++i) {
+    source[i] = int32_t(rows[size_t(i)].source);
+    samplings[i] = rows[size_t(i)].sampling;
+    ids_[size_t(rows[size_t(i)].place)] = out.ids.data + i;
   }
-  for (size_t i = 0; i < rows.size(); ++i) ids_[size_t(rows[i].place)] = drawn_[i];
+  Sample op;
+  op.logits = logits;
+  op.source = source;
+  op.rows = {samplings.data, size_t(count)};
+  op.ids = out.ids;
+  op.laws = out.laws;
+  op.lists = out.lists;
+  op.list_counts = out.counts;
+  ops_.sample(*queue_, op);
 }
 
-void Sampler::verify_laws(std::span<const Choice> choices) {
-  const int64_t rows = int64_t(sampled_.size());
+// A device's operations search in them.
+View<const TokenWeight, 1> Sampler::in_own_memory(const std::vector<TokenWeight>& laws) {
+  const auto count = int64_t(laws.size());
+  if (memory_.host_visible) return {laws.data(), {count}};
+  constexpr int64_t kPiece = 256;  // copied by an operation, so that nobody waits
+  const int64_t pieces = (count + kPiece - 1) / kPiece;
+  const auto there = shared_.vector<TokenWeight>(pieces * kPiece), here = own_.vector<TokenWeight>(pieces * kPiece);
+  std::copy(laws.begin(), laws.end(), there.data);
+  const auto order = shared_.vector<int32_t>(pieces);
+  for (int64_t i = 0; i < pieces; ++i) order[i] = int32_t(i);
+  const auto rows = [&](View<TokenWeight, 1> list) {
+    return AnyViewMut(reinterpret_cast<uint8_t*>(list.data), DType::i32, pieces, 2 * kPiece);
+  };
+  if (count > 0) ops_.gather_rows(*queue_, {rows(there), order, rows(here)});
+  return {here.data, {count}};
+}
+
+// Of law_rows_, whose laws are those of laws_; target_ids are their fresh draws.
+void Sampler::verify_laws(View<const int32_t, 1> target_ids, Group& group) {
+  const int64_t rows = int64_t(law_rows_.size());
+  const auto draft_ids = shared_.vector<int32_t>(rows), draft_begin = shared_.vector<int32_t>(rows + 1);
+  const auto samplings = shared_.vector<RowSampling>(rows);
+  std::vector<int32_t>& begin = law_begin_;
+  begin.assign(1, 0);
   draft_laws_.clear();
-  draft_ids_.assign(size_t(rows), -1);
-  law_begin_.assign(1, 0);
-  for (const Choice& choice : choices) {
-    if (choice.drafts.empty() || !verified_by_laws(*choice.state)) continue;
+  draft_begin[0] = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    const Row& row = law_rows_[size_t(r)];
+    const Choice& choice = *row.choice;
     const DraftLaws& laws = choice.state->draft_laws;
-    check(laws.rows() >= int64_t(choice.drafts.size()), "every sampled draft has its law");
-    const int32_t first = law_begin_.back();
-    std::copy(choice.drafts.begin(), choice.drafts.end(), draft_ids_.begin() + first);
-    for (int64_t i = 0; i < int64_t(choice.drafts.size()); ++i) {
-      const auto law = laws.row(i);
+    const bool drafted = size_t(row.offset) < choice.drafts.size();
+    draft_ids[r] = -1;
+    samplings[r] = row.sampling;
+    law_row_[size_t(row.place)] = int32_t(r);
+    if (row.offset == 0) verified_[size_t(row.place)] = int32_t(begin.size()) - 1;
+    if (drafted) {
+      check(laws.rows() > row.offset, "every sampled draft has its law");
+      draft_ids[r] = choice.drafts[size_t(row.offset)];
+      const auto law = laws.row(row.offset);
       draft_laws_.tokens.insert(draft_laws_.tokens.end(), law.begin(), law.end());
-      draft_laws_.begin.push_back(int32_t(draft_laws_.tokens.size()));
-    }
-    draft_laws_.begin.push_back(draft_laws_.begin.back());  // the row behind the drafts has none
-    law_begin_.push_back(first + int32_t(choice.drafts.size()) + 1);
-  }
-  const int64_t sequences = int64_t(law_begin_.size()) - 1;
-  samplings_.clear();
-  drawn_.resize(size_t(rows));
-  for (size_t i = 0; i < sampled_.size(); ++i) {
-    samplings_.push_back(sampled_[i].sampling);
-    drawn_[i] = ids_[size_t(sampled_[i].place)];
-  }
-  accepted_.resize(size_t(sequences));
-  next_.resize(size_t(sequences));
-  ops_.accept(
-      *queue_,
-      {View<const int32_t, 1>(law_begin_.data(), {sequences + 1}),
-       View<const uint32_t, 2>(laws_.data(), {rows, vocabulary_}), View<const int32_t, 1>(drawn_.data(), {rows}),
-       View<const int32_t, 1>(draft_ids_.data(), {rows}), View<const int32_t, 1>(draft_laws_.begin.data(), {rows + 1}),
-       View<const TokenWeight, 1>(draft_laws_.tokens.data(), {int64_t(draft_laws_.tokens.size())}), samplings_,
-       View<int32_t, 1>(accepted_.data(), {sequences}), View<int32_t, 1>(next_.data(), {sequences})});
-}
-
-void Sampler::choose(View<const float, 2> logits, std::span<const Choice> choices, std::vector<int32_t>& tokens,
-                     std::vector<int32_t>& begin) {
-  for (size_t first = 0, end = 0; first < choices.size(); first = end) {
-    int64_t rows = 0;
-    while (end < choices.size() && rows < kGroupRows) rows += int64_t(choices[end++].drafts.size()) + 1;
-    choose_group(logits, choices.subspan(first, end - first), tokens, begin);
-  }
-}
-
-void Sampler::choose_group(View<const float, 2> logits, std::span<const Choice> choices, std::vector<int32_t>& tokens,
-                           std::vector<int32_t>& begin) {
-  list_rows(choices);
-  const int64_t laws = int64_t(sampled_.size()), changed = int64_t(adjusted_.size());
-  const View<const float, 2> copies(scratch_.data(), {laws + changed, vocabulary_});
-  draw(logits, as_given_, false);
-  adjust(logits, adjusted_, laws);
-  draw(copies, adjusted_, false);
-  adjust(logits, sampled_, 0);
-  draw(copies, sampled_, true);
-  if (laws > 0) verify_laws(choices);
-
-  size_t place = 0, verified = 0, law = 0;
-  for (const Choice& choice : choices) {
-    const size_t drafts = choice.drafts.size();
-    size_t accepted = 0;
-    int32_t next = 0;
-    if (drafts > 0 && verified_by_laws(*choice.state)) {
-      for (size_t i = 0; i < choice.acceptance.size(); ++i) {
-        choice.acceptance[i] =
-            acceptance_of(std::span(laws_).subspan((law + i) * size_t(vocabulary_), size_t(vocabulary_)),
-                          choice.state->draft_laws.row(int64_t(i)));
-      }
-      law += drafts + 1;
-      accepted = size_t(accepted_[verified]);
-      next = next_[verified++];
     } else {
-      for (size_t i = 0; i < choice.acceptance.size(); ++i) {
-        choice.acceptance[i] = choice.drafts[i] == ids_[place + i] ? 1.f : 0.f;
-      }
-      while (accepted < drafts && choice.drafts[accepted] == ids_[place + accepted]) ++accepted;
-      next = ids_[place + accepted];
+      begin.push_back(int32_t(r) + 1);
     }
-    tokens.insert(tokens.end(), choice.drafts.begin(), choice.drafts.begin() + ptrdiff_t(accepted));
-    tokens.push_back(next);
-    begin.push_back(int32_t(tokens.size()));
-    place += drafts + 1;
+    draft_begin[r + 1] = int32_t(draft_laws_.tokens.size());
+  }
+  const int64_t sequences = int64_t(begin.size()) - 1;
+  const auto ends = shared_.vector<int32_t>(sequences + 1);
+  std::copy(begin.begin(), begin.end(), ends.data);
+  group.accepted = shared_.vector<int32_t>(sequences);
+  group.next = shared_.vector<int32_t>(sequences);
+  group.common = shared_.vector<uint64_t>(rows);
+  ops_.accept(*queue_, {ends,
+                        View<const uint32_t, 2>(laws_.data, {rows, vocabulary_}),
+                        target_ids,
+                        draft_ids,
+                        draft_begin,
+                        in_own_memory(draft_laws_.tokens),
+                        {samplings.data, size_t(rows)},
+                        group.accepted,
+                        group.next,
+                        group.common});
+}
+
+void Sampler::queue_group(View<const float, 2> logits, std::span<const Choice> choices, Group& group) {
+  list_rows(choices, int64_t(group.rows));
+  const auto ids = [&](const std::vector<Row>& rows) { return shared_.vector<int32_t>(int64_t(rows.size())); };
+  const int64_t plain = int64_t(sampled_.size()), changed = int64_t(sampled_changed_.size());
+  // First what needs nothing from the processor.
+  draw(logits, as_given_, {.ids = ids(as_given_)});
+  const auto target_ids = shared_.vector<int32_t>(plain + changed);
+  draw(logits, sampled_, {.ids = {target_ids.data, {plain}}, .laws = {laws_.data, {plain, vocabulary_}}});
+  adjust(logits, changed_, changed);
+  adjust(logits, sampled_changed_, 0);
+  draw(copies_, changed_, {.ids = ids(changed_)});
+  draw(copies_, sampled_changed_,
+       {.ids = {target_ids.data + plain, {changed}},
+        .laws = {laws_.data + plain * vocabulary_, {changed, vocabulary_}}});
+  law_rows_ = sampled_;
+  law_rows_.insert(law_rows_.end(), sampled_changed_.begin(), sampled_changed_.end());
+  if (!law_rows_.empty()) verify_laws(target_ids, group);
+}
+
+void Sampler::begin_choice(View<const float, 2> logits, std::span<const Choice> choices) {
+  shared_.reset();
+  own_.reset();
+  staged_ = {};
+  groups_.clear();
+  int64_t rows = 0, most = 0, lawful = 0, copied = 0;  // of all; of a group; of all that have laws; that may be changed
+  for (size_t first = 0, end = 0; first < choices.size(); first = end) {
+    const int64_t before = rows;
+    while (end < choices.size() && rows - before < group_rows_) {
+      const Choice& choice = choices[end++];
+      const auto own = int64_t(choice.drafts.size()) + 1;
+      rows += own;
+      if (own > 1 && verified_by_laws(*choice.state)) lawful += own;
+      const bool golden = !choice.state->settings.golden_token_ids.empty();
+      if (golden || needs_adjustment(*choice.state, choice.generated)) copied += own;
+    }
+    groups_.push_back({first, end, size_t(before), {}, {}, {}});
+    most = std::max(most, rows - before);
+  }
+  ids_.assign(size_t(rows), nullptr);
+  law_row_.assign(size_t(rows), -1);
+  verified_.assign(size_t(rows), -1);
+  laws_ = own_.table<uint32_t>(std::min(most, lawful), vocabulary_);
+  copies_ = own_.table<float>(std::min(most, copied), vocabulary_);
+  if (copied > 0 && !memory_.host_visible) staged_ = shared_.vector<float>(vocabulary_);
+  for (Group& group : groups_) queue_group(logits, choices.subspan(group.first, group.end - group.first), group);
+}
+
+void Sampler::end_choice(std::span<const Choice> choices, std::vector<int32_t>& tokens, std::vector<int32_t>& begin) {
+  queue_->wait();
+  for (const Group& group : groups_) {
+    size_t place = group.rows;
+    for (size_t i = group.first; i < group.end; ++i) {
+      const Choice& choice = choices[i];
+      const size_t drafts = choice.drafts.size();
+      size_t accepted = 0;
+      int32_t next = 0;
+      if (drafts > 0 && verified_by_laws(*choice.state)) {
+        for (size_t d = 0; d < choice.acceptance.size(); ++d) {
+          choice.acceptance[d] = acceptance_of(group.common[law_row_[place + d]]);
+        }
+        accepted = size_t(group.accepted[verified_[place]]);
+        next = group.next[verified_[place]];
+      } else {
+        const auto id = [&](size_t row) { return *ids_[place + row]; };
+        for (size_t d = 0; d < choice.acceptance.size(); ++d) {
+          choice.acceptance[d] = choice.drafts[d] == id(d) ? 1.f : 0.f;
+        }
+        while (accepted < drafts && choice.drafts[accepted] == id(accepted)) ++accepted;
+        next = id(accepted);
+      }
+      tokens.insert(tokens.end(), choice.drafts.begin(), choice.drafts.begin() + ptrdiff_t(accepted));
+      tokens.push_back(next);
+      begin.push_back(int32_t(tokens.size()));
+      place += drafts + 1;
+    }
   }
 }
 
 void Sampler::propose(View<float, 2> logits, std::span<const Choice> sequences, std::span<int32_t> ids) {
-  as_given_.clear();
-  sampled_.clear();
+  shared_.reset();
+  own_.reset();
+  staged_ = {};
+  for (auto* list : {&as_given_, &sampled_, &changed_}) list->clear();
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Choice& choice = sequences[i];
     if (choice.state == nullptr) continue;
-    Row row{name_draw(*choice.state, choice.position, kDraftStream), int64_t(i), int64_t(i), &choice, 0};
+    const Row row{draft_sampling(*choice.state, choice.position, vocabulary_),
+                  int64_t(i),
+                  int64_t(i),
+                  &choice,
+                  int(choice.drafts.size()),
+                  -1};
+    const bool greedy = is_greedy(choice.state->settings);
     if (verified_by_laws(*choice.state)) {
-      const int32_t most = most_draft_tokens(vocabulary_);
-      if (most < vocabulary_) row.sampling.top_k = row.sampling.top_k > 0 ? std::min(row.sampling.top_k, most) : most;
       sampled_.push_back(row);
-    } else if (choice.logprob != nullptr && !is_greedy(choice.state->settings)) {
-      sampled_.push_back(row);  // a law that only its log-probability is read from
+    } else if (choice.logprob != nullptr && !greedy) {
+      changed_.push_back(row);  // a law, as long as it is, that only its log-probability is read from
     } else {
       if (choice.logprob != nullptr) *choice.logprob = 0;  // the largest logit is certain
       as_given_.push_back(row);
     }
-    if (needs_adjustment(*choice.state, choice.generated + int64_t(choice.drafts.size()))) {
-      adjust_logits(logits.row(int64_t(i)), *choice.state, choice.drafts, choice.generated);
+    if (!needs_adjustment(*choice.state, choice.generated + int64_t(choice.drafts.size()))) continue;
+    if (!memory_.host_visible && staged_.shape[0] == 0) staged_ = shared_.vector<float>(vocabulary_);
+    change_row(logits.row(int64_t(i)), logits.row(int64_t(i)), row);
+  }
+  ids_.assign(sequences.size(), nullptr);
+  draw(logits, as_given_, {.ids = shared_.vector<int32_t>(int64_t(as_given_.size()))});
+  const auto draw_lists = [&](const std::vector<Row>& rows, int64_t list_tokens) {
+    const auto count = int64_t(rows.size());
+    Drawn out;
+    out.ids = shared_.vector<int32_t>(count);
+    out.lists = shared_.table<TokenWeight>(count, list_tokens);
+    out.counts = shared_.vector<int32_t>(count);
+    draw(logits, rows, out);
+    return out;
+  };
+  const Drawn kept = draw_lists(sampled_, std::min<int64_t>(most_draft_tokens(vocabulary_), vocabulary_));
+  const Drawn whole = draw_lists(changed_, vocabulary_);
+  queue_->wait();
+  const auto tell = [&](const std::vector<Row>& rows, const Drawn& drawn) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const Choice& choice = *rows[i].choice;
+      const auto law = drawn.lists.row(int64_t(i)).first(size_t(drawn.counts[int64_t(i)]));
+      if (verified_by_laws(*choice.state)) choice.state->draft_laws.append(law);
+      if (choice.logprob != nullptr) *choice.logprob = logprob_in(law, drawn.ids[int64_t(i)]);
     }
-  }
-  ids_.assign(ids.begin(), ids.end());
-  draw(logits, as_given_, false);
-  for (size_t first = 0; first < sampled_.size(); first += size_t(kGroupRows)) {
-    propose_rows(logits,
-                 std::span<const Row>(sampled_).subspan(first, std::min(sampled_.size() - first, size_t(kGroupRows))));
-  }
-  std::copy(ids_.begin(), ids_.end(), ids.begin());
-}
-
-// Draws drafts with their laws, and keeps of these what is needed.
-void Sampler::propose_rows(View<const float, 2> logits, std::span<const Row> rows) {
-  draw(logits, rows, true);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const Choice& choice = *rows[i].choice;
-    const auto law = std::span<const uint32_t>(laws_).subspan(i * size_t(vocabulary_), size_t(vocabulary_));
-    if (verified_by_laws(*choice.state)) choice.state->draft_laws.append(law);
-    if (choice.logprob == nullptr) continue;
-    double sum = 0;  // exact: integers below 2^32
-    for (const uint32_t weight : law) sum += weight;
-    *choice.logprob = float(std::log(double(law[size_t(ids_[size_t(rows[i].place)])]) / sum));
+  };
+  tell(sampled_, kept);
+  tell(changed_, whole);
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    if (ids_[i] != nullptr) ids[i] = *ids_[i];
   }
 }
 

@@ -29,6 +29,7 @@
 #include "fathom/engine/draft_laws.h"
 #include "fathom/engine/request.h"
 #include "fathom/engine/token_masks.h"
+#include "fathom/model/scratch.h"
 
 namespace fathom {
 
@@ -76,8 +77,18 @@ void adjust_logits(std::span<float> logits, const SamplerState& state, std::span
 /// `smaller`: and sum_smaller_probs.
 TokenLogprob logprob_of(std::span<const float> logits, int32_t id, int top, bool smaller = false);
 
+/// How propose() draws the draft of a sequence that is to stand at `position`.
+RowSampling draft_sampling(const SamplerState& state, int64_t position, int64_t vocabulary);
+/// Whether that needs nobody to look at its logits, of any draft behind `generated` tokens.
+inline bool draws_unseen(const SamplerState& state, int64_t generated, bool wants_logprob) {
+  return !needs_adjustment(state, generated) &&
+         (!wants_logprob || is_greedy(state.settings) || verified_by_laws(state));
+}
+/// Log-probability of `id` by a law that is given as a list.
+float logprob_in(std::span<const TokenWeight> law, int32_t id);
+
 /// Most memory that Sampler and the sequences' draft laws take in a step, beside the logits themselves.
-int64_t sampler_bytes(int64_t vocabulary, int64_t sequences, int64_t drafts);
+int64_t sampler_bytes(int64_t vocabulary, int64_t sequences, int64_t drafts, bool on_device = false);
 
 /// One sequence whose next token is chosen.
 struct Choice {
@@ -95,20 +106,34 @@ struct Choice {
 };
 
 /// Owns scratch that grows to the largest step ever and is then reused. Rows whose logits are copied or whose laws are
-/// needed are worked on in groups of about kGroupRows, so that scratch does not grow with the number of sequences. One
-/// thread at a time.
+/// needed are worked on in groups, so that scratch does not grow with the number of sequences. Laws of the target stay
+/// in the backend's memory; on a device nobody waits between two operations but where logits are changed by the
+/// processor. One thread at a time.
 class Sampler {
  public:
-  static constexpr int64_t kGroupRows = 64;
+  static constexpr int64_t kGroupRows = 64, kDeviceGroupRows = 256;
 
-  /// `logits`: the memory in which those that choose() is given lie; all other arrays are the process's own.
-  Sampler(const Operations& ops, Queue& queue, int64_t vocabulary, const Memory& logits = {})
-      : ops_(ops), queue_(&queue), vocabulary_(vocabulary), logits_memory_(logits) {}
+  /// `memory`: in which the logits lie that it is given.
+  Sampler(const Operations& ops, Queue& queue, int64_t vocabulary, const Memory& memory = reference_backend().memory)
+      : ops_(ops),
+        queue_(&queue),
+        vocabulary_(vocabulary),
+        memory_(memory),
+        group_rows_(memory.host_visible ? kGroupRows : kDeviceGroupRows),
+        shared_(Scratch::shared(memory)),
+        own_(memory) {}
 
   /// For each choice, appends the drafts that are accepted and one more token to `tokens`, and the new length of
   /// `tokens` to `begin`.
   void choose(View<const float, 2> logits, std::span<const Choice> choices, std::vector<int32_t>& tokens,
-              std::vector<int32_t>& begin);
+              std::vector<int32_t>& begin) {
+    begin_choice(logits, choices);
+    end_choice(choices, tokens, begin);
+  }
+  /// Its two halves: the first queues what is to be done, the second waits for it. Choices and their drafts must stay
+  /// as they are in between.
+  void begin_choice(View<const float, 2> logits, std::span<const Choice> choices);
+  void end_choice(std::span<const Choice> choices, std::vector<int32_t>& tokens, std::vector<int32_t>& begin);
 
   /// Log-probability of `id`, and of the `top` best that can be drawn, by the law that sequence draws from: `logits`
   /// are raw, `assumed` and `generated` as for adjust_logits. What cannot be drawn has kNever.
@@ -127,27 +152,51 @@ class Sampler {
     int64_t source = 0;  // row of the logits
     int64_t place = 0;   // its own number among all rows of the choices
     const Choice* choice = nullptr;
-    int offset = 0;  // number of drafts before it
+    int offset = 0;       // number of drafts before it
+    int32_t golden = -1;  // the token that it must be
   };
-  void choose_group(View<const float, 2> logits, std::span<const Choice> choices, std::vector<int32_t>& tokens,
-                    std::vector<int32_t>& begin);
-  void list_rows(std::span<const Choice> choices);
-  void draw(View<const float, 2> logits, std::span<const Row> rows, bool keep_laws);
+  /// Choices that are worked on together, and where the processor finds what came of them.
+  struct Group {
+    size_t first = 0, end = 0;        // choices
+    size_t rows = 0;                  // the first of them, among all
+    View<int32_t, 1> accepted, next;  // of those that are verified by laws
+    View<uint64_t, 1> common;         // [rows of those]
+  };
+  /// What is wanted of a draw of some rows, and where it goes.
+  struct Drawn {
+    View<int32_t, 1> ids = {};
+    View<uint32_t, 2> laws = {};
+    View<TokenWeight, 2> lists = {};
+    View<int32_t, 1> counts = {};
+  };
+  void list_rows(std::span<const Choice> choices, int64_t first_place);
+  void queue_group(View<const float, 2> logits, std::span<const Choice> choices, Group& group);
   void adjust(View<const float, 2> logits, std::span<Row> rows, int64_t first);
-  void verify_laws(std::span<const Choice> choices);
-  void propose_rows(View<const float, 2> logits, std::span<const Row> rows);
+  void change_row(std::span<const float> from, std::span<float> to, const Row& row);
+  void draw(View<const float, 2> logits, std::span<const Row> rows, const Drawn& out);
+  void verify_laws(View<const int32_t, 1> target_ids, Group& group);
+  View<const TokenWeight, 1> in_own_memory(const std::vector<TokenWeight>& laws);
 
   Operations ops_;
   Queue* queue_;
   int64_t vocabulary_;
-  Memory logits_memory_;
-  std::vector<Row> as_given_, adjusted_, sampled_;  // rows drawn from the logits as they are; changed; with laws
-  std::vector<float> scratch_;                      // [sampled rows, then adjusted rows, vocabulary]
-  std::vector<uint32_t> laws_;                      // [sampled rows, vocabulary]
-  DraftLaws draft_laws_;                            // of a group's sampled rows
-  std::vector<RowSampling> samplings_;
-  std::vector<int32_t> ids_;  // [all rows] fresh draws
-  std::vector<int32_t> drawn_, draft_ids_, law_begin_, accepted_, next_;
+  Memory memory_;
+  int64_t group_rows_;
+  Scratch shared_, own_;    // of one call: what both sides reach; what only operations do
+  View<float, 2> copies_;   // of logits that are changed, [rows of a group, vocabulary]
+  View<uint32_t, 2> laws_;  // [sampled rows of a group, vocabulary]
+  View<float, 1> staged_;   // a row of logits on its way to the processor and back
+  // Rows drawn from the logits as they are, with or without keeping the law, and those changed before.
+  std::vector<Row> as_given_, changed_, sampled_, sampled_changed_;
+  std::vector<Group> groups_;
+  std::vector<const int32_t*> ids_;  // [all rows] where each one's draw lies
+  std::vector<int32_t> law_row_;     // [all rows] its number among its group's that are verified by laws
+  std::vector<int32_t> verified_;    // [all rows] of a choice's first: its own number among those of its group
+  std::vector<Row> law_rows_;        // of a group, with laws
+  std::vector<int32_t> law_begin_;
+  DraftLaws draft_laws_;
+  std::vector<float> row_;  // of sampled_logprob
+  std::vector<uint32_t> law_;
 };
 
 }  // namespace fathom

@@ -32,6 +32,14 @@ class SamplerTest : public testing::Test {
   std::unique_ptr<Queue> queue_ = std::move(*reference_backend().open_queue(1));
 };
 
+std::vector<TokenWeight> list_of(const std::vector<uint32_t>& law) {
+  std::vector<TokenWeight> out;
+  for (size_t id = 0; id < law.size(); ++id) {
+    if (law[id] > 0) out.push_back({int32_t(id), law[id]});
+  }
+  return out;
+}
+
 Sampling greedy() {
   Sampling settings;
   settings.temperature = 0;
@@ -305,7 +313,7 @@ TEST(DraftLaws, TakeAtMostAQuarterOfFloats) {
   DraftLaws laws;
   for (int round = 0; round < 3; ++round) {
     laws.clear();
-    for (int i = 0; i < 5; ++i) laws.append(cut);
+    for (int i = 0; i < 5; ++i) laws.append(list_of(cut));
     EXPECT_LE(laws.bytes(), 5 * kVocabulary * 4 / 4);
     ASSERT_EQ(laws.rows(), 5);
     EXPECT_EQ(laws.row(4)[1], (TokenWeight{8, 2}));
@@ -378,7 +386,7 @@ TEST_F(SamplerTest, GoldenTokensReplaceTheDraw) {
           s.logit_bias = {{2, -INFINITY}};
           s.golden_token_ids = {-1, 2, 0, 2};
           SamplerState at = make_sampler_state(s, 3, 1, {}, verification);
-          for (int row = 0; row < 2; ++row) at.draft_laws.append(std::vector<uint32_t>{7, 9, 11});
+          for (int row = 0; row < 2; ++row) at.draft_laws.append(list_of({7, 9, 11}));
           const std::vector<int32_t> drafts = {first, second};
           const Choice choice{&at, 0, drafts, 4, 1};  // tokens 1, 2 and 3 of the answer
           Sampler sampler(reference_operations(), *queue_, 3);
@@ -539,7 +547,7 @@ TEST_F(SamplerTest, ACompanionChangesNothing) {
   }
   for (const size_t with_law : {2u, 4u}) {
     for (int row = 0; row < 2; ++row) {
-      states[with_law].draft_laws.append(std::vector<uint32_t>{1u << 29, 1u << 28, 1u << 30, 1u << 27, 0u});
+      states[with_law].draft_laws.append(list_of({1u << 29, 1u << 28, 1u << 30, 1u << 27, 0u}));
     }
   }
   // Rows 0; 1; 2-4; 5-7; 8-10.

@@ -16,7 +16,7 @@ StepLoop::StepLoop(LoopOptions options, ModelPort port, const Operations& ops, Q
       executor_(Runner(std::move(port), ops, queue), options_.asynchronous) {
   check(options_.drafts >= 0 && options_.drafts <= std::min(executor_.block(), kMaxDrafts),
         "drafts come from one block");
-  if (options_.curve) schedule_.emplace(*options_.curve, false);
+  if (options_.curve) schedule_.emplace(*options_.curve, options_.sizes_of_curve);
 }
 
 void StepLoop::cancel(RequestId id) {

@@ -40,6 +40,9 @@ struct LoopOptions {
   bool asynchronous = false;
   /// What steps cost: then the number of verified drafts follows confidence and load. None: all drafts are verified.
   std::optional<CostCurve> curve = {};
+  /// Steps have as many rows as one of the curve's sizes, or all drafts: a device records steps by their number of
+  /// rows.
+  bool sizes_of_curve = false;
   // What is told of requests and steps; null for nothing. They outlive the loop.
   EngineStatistics* statistics = nullptr;
   StepLog* step_log = nullptr;

@@ -69,6 +69,43 @@ void expect_equal(const Workload& workload, const std::string& what) {
   }
 }
 
+// A round of drafts is drawn before anybody has seen its first one, unless somebody must.
+TEST(DraftsAtOnce, StreamsAreThoseOfOneDraftAfterTheOther) {
+  for (uint32_t seed = 0; seed < 6; ++seed) {
+    Workload workload;
+    workload.seed = seed;
+    workload.settings.shape.vocabulary = seed % 2 == 0 ? 17 : 400;  // more than the law of a draft may have
+    const auto want = run(workload, false);
+    workload.settings.shape.at_once = true;
+    for (const bool asynchronous : {false, true}) {
+      const auto got = run(workload, asynchronous);
+      for (size_t i = 0; i < want.size(); ++i) {
+        ASSERT_EQ(got[i].ids, want[i].ids) << "request " << i;
+        ASSERT_EQ(got[i].logprobs.size(), want[i].logprobs.size());
+        for (size_t t = 0; t < want[i].logprobs.size(); ++t) {
+          ASSERT_EQ(got[i].logprobs[t].logprob, want[i].logprobs[t].logprob);
+          ASSERT_EQ(got[i].logprobs[t].nextn_logprob, want[i].logprobs[t].nextn_logprob);
+        }
+        ASSERT_EQ(got[i].finish->usage.accepted, want[i].finish->usage.accepted);
+      }
+    }
+  }
+}
+
+TEST(ForeseenSteps, AreTheOnesThatComeWhileEverySequenceGoesOn) {
+  for (const int drafts : {0, 5}) {
+    Settings settings;
+    settings.drafts = drafts;
+    settings.shape.at_once = true;
+    Loop loop(settings);
+    for (uint32_t name = 0; name < 4; ++name) loop.submit(greedy(name, 20, 50));
+    loop.finish();
+    // Not: the prompts, and the steps behind the end of a sequence.
+    EXPECT_GE(loop.model.foreseen, loop.model.calls - 6) << drafts << " drafts";
+    EXPECT_GT(loop.model.calls, 10);
+  }
+}
+
 TEST(AsynchronousLoop, StreamsAreThoseOfTheSynchronousOne) {
   for (const int drafts : {0, 1, 5}) {
     for (const int64_t step_rows : {7, 64, 2'048}) {
@@ -240,6 +277,33 @@ TEST(ScheduledDrafts, ASeedUnderRejectionVerifiesAllItsDrafts) {
     for (uint32_t i = 0; i < 5; ++i) loop.submit(greedy(i, 30, 80));
     EXPECT_EQ(loop.answer(request).ids, want);
   }
+}
+
+TEST(ScheduledDrafts, StepsHaveSizesOfTheCurveWhereADeviceHasRecordedThem) {
+  Settings settings;
+  settings.shape.vary_confidence = true;
+  settings.curve = CostCurve{{1, 1}, {4, 1.1}, {8, 1.2}, {16, 2}, {24, 4}};
+  settings.sizes_of_curve = true;
+  StepLog log;
+  settings.step_log = &log;
+  Loop loop(settings);
+  for (uint32_t name = 0; name < 4; ++name) {
+    Request request = greedy(name, 20, 60);
+    request.sampling.ignore_eos = true;
+    loop.submit(std::move(request));
+  }
+  loop.finish();
+  std::map<int, int> seen;
+  int others = 0;
+  for (size_t i = 0; i < log.size(); ++i) {
+    const StepSummary& step = log.summary(i);
+    if (step.prompt_rows > 0 || step.decode_sequences != 4) continue;
+    const bool size =
+        step.decode_rows == 4 || step.decode_rows == 8 || step.decode_rows == 16 || step.decode_rows == 24;
+    size ? ++seen[int(step.decode_rows)] : ++others;
+  }
+  EXPECT_GE(seen.size(), 1u);
+  EXPECT_LE(others, 3) << "where fewer drafts are left than a size wants";
 }
 
 TEST(ScheduledDrafts, ARequestThatNamesItsNumberGetsIt) {

@@ -2,6 +2,7 @@
 // What one step computes, as flat arrays: prompt pieces, decode rows and rows of drafts to verify, all alike. A batch
 // is made by the engine and read by the model; it owns nothing.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -39,5 +40,23 @@ struct DraftBatch {
   View<const int32_t, 1> slots;    // [sequences]
   std::span<const Replay> replay;  // [sequences]
 };
+
+/// How the tokens of drafts are drawn: as Sample draws them.
+struct DraftDraws {
+  int positions = 0;                  // of the block that are wanted, from its first
+  std::span<const RowSampling> rows;  // [positions * sequences], position after position
+  int64_t law_tokens = 0;             // room for tokens of each law; 0: laws are not wanted
+};
+
+/// Drafts as they were drawn. The processor may read them when the queue is done.
+struct DrawnDrafts {
+  View<const int32_t, 2> ids;       // [positions, sequences]
+  View<const float, 2> scores;      // [positions, sequences] see confidence_of()
+  View<const TokenWeight, 2> laws;  // [positions * sequences, law_tokens] by rising id
+  View<const int32_t, 1> counts;    // [positions * sequences] tokens of each law, of which the first are there
+};
+
+/// The probability that a draft is accepted if all before it are, from the confidence head's score.
+inline float confidence_of(float score) { return 1 / (1 + std::exp(-score)); }
 
 }  // namespace fathom

@@ -14,30 +14,12 @@
 #include "fathom/model/missing.h"
 #include "fathom/model/moe/expert_slots.h"
 #include "fathom/model/moe/expert_stream.h"
+#include "fathom/model/step_recordings.h"
 #include "fathom/model/step_tables.h"
 #include "fathom/model/tensor_list.h"
 #include "fathom/model/weights.h"
 
 namespace fathom {
-
-namespace {
-
-// What a recorded step was recorded for, beside the model: the sizes of its tables, the cache, and the queue.
-struct StepShape {
-  const Queue* queue = nullptr;
-  int64_t rows = 0, sequences = 0, columns = 0;  // columns: of the block tables
-  const void *blocks = nullptr, *slots = nullptr;
-  friend bool operator==(const StepShape&, const StepShape&) = default;
-};
-
-struct RecordedStep {
-  StepShape shape;
-  int runs = 0;  // that launched every operation: the second one finds all memory as large as it needs
-  std::unique_ptr<Recording> recording;
-};
-constexpr size_t kMostRecordings = 64;
-
-}  // namespace
 
 struct Model::State {
   ModelConfig config;
@@ -55,19 +37,24 @@ struct Model::State {
   std::span<const int32_t> token_map;    // in memory that operations reach
   std::vector<float> plain, compressed;  // rotary frequencies; operations take them by value
   Memory memory;
-  Recorder recorder;
   bool records = true, device_logits = false;
-  Operations silent = silent_operations();
-  std::vector<RecordedStep> recordings;
-  int64_t recorded_moves = 0;
   // Of a sub-layer; of a call; of a call, tables; of a call, what the processor reads.
   Scratch scratch, kept, host, results;
+  StepRecordings recordings;
+  Batch tables;  // of the last step of the backbone, as operations read them
   // Of the last draft() call, for markov().
   Drafts drafts;
   int64_t draft_sequences = 0;
+  // A step whose tables expect() has written; forgotten when other tables are.
+  struct Expected {
+    StepShape shape;
+    std::vector<Replay> replay;
+    View<const float, 2> logits;
+  };
+  std::optional<Expected> expected;
 
   State(const Memory& m, const Recorder& r)
-      : memory(m), recorder(r), scratch(m), kept(m), host(Scratch::tables(m, r)), results(Scratch::shared(m)) {}
+      : memory(m), scratch(m), kept(m), host(Scratch::tables(m, r)), results(Scratch::shared(m)), recordings(r, host) {}
 
   int backtrack() const { return config.num_nextn_predict_layers > 0 ? config.dspark_block_size + 1 : 1; }
   Step step(Queue& queue, const Trace* trace) { return step(queue, ops, trace); }
@@ -87,7 +74,21 @@ struct Model::State {
             reader ? &*reader : nullptr};
   }
   void reset() {
+    expected.reset();
     for (Scratch* one : {&scratch, &kept, &host, &results}) one->reset();
+  }
+  bool settled() const { return scratch.settled() && kept.settled() && host.settled() && results.settled(); }
+  // Which experts are copied is decided while a step runs.
+  bool may_record() const { return records && !slots && recordings.possible(); }
+  StepShape shape_of(const Queue& queue, const Batch& batch, const CacheMemory& cache) const {
+    return {StepShape::Kind::backbone,
+            &queue,
+            batch.rows.rows(),
+            batch.rows.sequences(),
+            (batch.blocks.shape[1] + kTableBlocks - 1) / kTableBlocks,
+            0,
+            cache.blocks_begin(),
+            cache.slots_begin()};
   }
   int64_t moves() const { return scratch.moves() + kept.moves() + host.moves() + results.moves(); }
 };
@@ -362,46 +363,39 @@ void Model::record_steps(bool on) { state_->records = on; }
 
 View<const float, 2> Model::forward(Queue& queue, const Batch& batch, CacheMemory& cache, const Trace* trace) {
   State& s = *state_;
-  if (s.device_logits) queue.wait();  // the tables of the call before may still be read
   const bool traced = trace != nullptr && *trace;
-  // Which experts are copied is decided while the step runs.
-  const bool repeatable =
-      s.records && !s.slots && s.recorder.begin != nullptr && !traced && is_repeatable(s.config, s.backtrack(), batch);
-  if (!repeatable) {
-    const auto logits = compute(queue, s.ops, batch, cache, trace, false);
-    if (!s.device_logits) queue.wait();
-    return logits;
-  }
-  if (s.moves() != s.recorded_moves) s.recordings.clear();
-  s.recorded_moves = s.moves();
-  const StepShape shape{&queue,
-                        batch.rows.rows(),
-                        batch.rows.sequences(),
-                        (batch.blocks.shape[1] + kTableBlocks - 1) / kTableBlocks,
-                        cache.blocks_begin(),
-                        cache.slots_begin()};
-  auto known = std::find_if(s.recordings.begin(), s.recordings.end(),
-                            [&](const RecordedStep& step) { return step.shape == shape; });
-  if (known == s.recordings.end()) {
-    if (s.recordings.size() == kMostRecordings) s.recordings.erase(s.recordings.begin());
-    s.recordings.push_back({shape, 0, nullptr});
-    known = s.recordings.end() - 1;
-  }
   View<const float, 2> logits;
-  if (known->recording && known->recording->usable()) {
-    logits = compute(queue, s.silent, batch, cache, nullptr, true);
-    known->recording->run();
-  } else if (known->runs < 2) {
-    logits = compute(queue, s.ops, batch, cache, nullptr, true);
-    ++known->runs;
+  if (traced || !s.may_record() || !is_repeatable(s.config, s.backtrack(), batch)) {
+    s.recordings.settle(queue);
+    s.recordings.reads_from_queue();
+    logits = compute(queue, s.ops, batch, cache, trace, false);
+  } else if (const StepShape shape = s.shape_of(queue, batch, cache);
+             s.expected && s.expected->shape == shape && s.recordings.is_ready(shape, s.moves()) &&
+             is_as_expected(batch, s.tables, s.expected->replay)) {
+    fill_in(batch, s.tables);
+    logits = s.expected->logits;
+    s.expected.reset();
+    s.recordings.launch(queue, shape, s.moves());
   } else {
-    s.recorder.begin(queue);
-    logits = compute(queue, s.ops, batch, cache, nullptr, true);
-    known->recording = s.recorder.end(queue);
-    known->recording->run();
+    logits = s.recordings.run(queue, shape, s.ops, s.moves(),
+                              [&](const Operations& ops) { return compute(queue, ops, batch, cache, nullptr, true); });
   }
   if (!s.device_logits) queue.wait();
   return logits;
+}
+
+void Model::expect(Queue& queue, const Batch& batch, CacheMemory& cache) {
+  State& s = *state_;
+  // Where the processor reads Engram rows, tables depend on ids.
+  if (!s.may_record() || s.reader || !s.recordings.has_sent() || !s.settled() ||
+      !is_repeatable(s.config, s.backtrack(), batch)) {
+    return;
+  }
+  const StepShape shape = s.shape_of(queue, batch, cache);
+  if (!s.recordings.is_ready(shape, s.moves())) return;
+  s.recordings.settle(queue);
+  const auto logits = compute(queue, s.recordings.silent(), batch, cache, nullptr, true);
+  s.expected = {shape, {batch.replay.begin(), batch.replay.end()}, logits};
 }
 
 View<const float, 2> Model::compute(Queue& queue, const Operations& ops, const Batch& given, CacheMemory& cache,
@@ -412,7 +406,8 @@ View<const float, 2> Model::compute(Queue& queue, const Operations& ops, const B
   Step step = s.step(queue, ops, trace);
   step.repeatable = repeatable;
   step.dummy_sequence = int32_t(given.rows.sequences());
-  const Batch batch = s.memory.host_visible ? given : as_tables(step, given);
+  s.tables = s.memory.host_visible ? given : as_tables(step, given);
+  const Batch batch = s.tables;
 
   auto store_from = s.host.vector<int64_t>(batch.rows.sequences());
   for (int64_t i = 0; i < store_from.shape[0]; ++i) store_from[i] = batch.replay[size_t(i)].store_from;
@@ -486,15 +481,12 @@ View<const float, 2> Model::compute(Queue& queue, const Operations& ops, const B
 Drafts Model::draft(Queue& queue, const DraftBatch& batch, CacheMemory& cache) {
   State& s = *state_;
   check(s.config.num_nextn_predict_layers > 0, "the model has draft stages");
-  if (s.device_logits) queue.wait();
+  s.recordings.settle(queue);
   s.reset();
   Step step = s.step(queue, nullptr);
   const View<const int32_t, 1> slots = copied(s.host, batch.slots);
   const AttentionContext context{s.map, cache, {}, slots, {}, s.plain, s.compressed, {}, 0};
-  const AnyViewMut hidden = draft_hidden(step, context, s.weights, batch);
-  const AnyViewMut logits = s.kept.rows(DType::f32, hidden.rows, s.config.vocab_size);
-  step.ops.linear(queue, {Matrix(rms_norm(step, hidden, s.weights.draft_norm)), s.weights.head, logits, 1});
-  s.drafts = {logits.as<float>(), hidden};
+  s.drafts = draft_logits(step, context, s.weights, batch);
   s.draft_sequences = batch.tokens.shape[0];
   queue.wait();
   return s.drafts;
@@ -503,30 +495,82 @@ Drafts Model::draft(Queue& queue, const DraftBatch& batch, CacheMemory& cache) {
 void Model::markov(Queue& queue, int draft_step, View<const int32_t, 1> previous, View<float, 2> logits,
                    View<float, 1> confidence) {
   State& s = *state_;
-  const ModelConfig& c = s.config;
+  const int64_t n = s.draft_sequences;
+  check(previous.shape[0] == n && draft_step < s.config.dspark_block_size,
+        "markov() follows draft() of the same sequences");
   Step step = s.step(queue, nullptr);
-  const int64_t n = s.draft_sequences, block = c.dspark_block_size, h = c.hidden_size, rank = c.dspark_markov_rank;
-  check(previous.shape[0] == n && draft_step < block, "markov() follows draft() of the same sequences");
   s.scratch.reset();
   s.host.reset();
   s.results.reset();
-  auto rows = s.host.vector<int32_t>(n);
-  for (int64_t i = 0; i < n; ++i) rows[i] = int32_t(i * block + draft_step);
-
-  // [hidden | embedding of the token before]: the confidence head reads both, the Markov head the second part.
-  const AnyViewMut joined = step.activations(n, h + rank);
-  step.ops.gather_rows(queue, {s.drafts.hidden, rows, joined.columns(0, h)});
-  step.ops.embed(queue, {previous, s.weights.markov_embed, joined.columns(h, rank), 1});
-  const AnyViewMut bias = linear(step, Matrix(AnyView(joined.columns(h, rank))), s.weights.markov_head, DType::f32);
-  const AnyViewMut base = step.scratch.rows(DType::f32, n, c.vocab_size);
-  step.ops.gather_rows(queue, {AnyView(reinterpret_cast<const uint8_t*>(s.drafts.logits.data), DType::f32,
-                                       s.drafts.logits.shape[0], c.vocab_size),
-                               rows, base});
-  step.ops.add_rows(queue, {base.as<float>(), bias.as<float>(), logits});
   const AnyViewMut score = step.results.rows(DType::f32, n, 1);
-  step.ops.linear(queue, {Matrix(joined), s.weights.confidence, score, 1});
+  add_markov(step, s.weights, s.drafts, draft_step, previous, logits, score);
   queue.wait();
-  for (int64_t i = 0; i < n; ++i) confidence[i] = 1 / (1 + std::exp(-score.as<float>()(i, 0)));
+  for (int64_t i = 0; i < n; ++i) confidence[i] = confidence_of(score.as<float>()(i, 0));
+}
+
+DrawnDrafts Model::propose(Queue& queue, const DraftBatch& batch, const DraftDraws& draws, CacheMemory& cache) {
+  State& s = *state_;
+  const int64_t n = batch.tokens.shape[0];
+  check(s.config.num_nextn_predict_layers > 0, "the model has draft stages");
+  check(draws.positions <= s.config.dspark_block_size && int64_t(draws.rows.size()) == draws.positions * n,
+        "every draft has its draw");
+  const auto work = [&](const Operations& ops) { return draw_drafts(queue, ops, batch, draws, cache); };
+  if (s.may_record()) {
+    const StepShape shape{
+        StepShape::Kind::drafts, &queue,           n * s.config.dspark_block_size, n,
+        draws.positions,         draws.law_tokens, cache.blocks_begin(),           cache.slots_begin()};
+    return s.recordings.run(queue, shape, s.ops, s.moves(), work);
+  }
+  s.recordings.settle(queue);
+  s.recordings.reads_from_queue();
+  return work(s.ops);
+}
+
+DrawnDrafts Model::draw_drafts(Queue& queue, const Operations& ops, const DraftBatch& batch, const DraftDraws& draws,
+                               CacheMemory& cache) {
+  State& s = *state_;
+  s.reset();
+  Step step = s.step(queue, ops, nullptr);
+  const int64_t n = batch.tokens.shape[0], positions = draws.positions;
+  const View<const int32_t, 1> slots = copied(s.host, batch.slots);
+  View<const int32_t, 1> previous = copied(s.host, batch.tokens);
+  const auto rows = s.host.vector<RowSampling>(positions * n);
+  std::copy(draws.rows.begin(), draws.rows.end(), rows.data);
+  const auto order = s.host.vector<int32_t>(positions);
+  for (int64_t p = 0; p < positions; ++p) order[p] = int32_t(p);
+  const AttentionContext context{s.map, cache, {}, slots, {}, s.plain, s.compressed, {}, 0};
+  const Drafts drafts = draft_logits(step, context, s.weights, batch);
+
+  const auto ids = s.kept.table<int32_t>(positions, n);  // each is read by the position behind it
+  const auto logits = s.kept.table<float>(n, s.config.vocab_size);
+  const auto scores = s.results.table<float>(positions, n);
+  View<TokenWeight, 2> laws;
+  View<int32_t, 1> counts;
+  if (draws.law_tokens > 0) {
+    laws = s.results.table<TokenWeight>(positions * n, draws.law_tokens);
+    counts = s.results.vector<int32_t>(positions * n);
+  }
+  for (int64_t p = 0; p < positions; ++p) {
+    s.scratch.reset();
+    const AnyViewMut score(reinterpret_cast<uint8_t*>(scores.row(p).data()), DType::f32, n, 1);
+    add_markov(step, s.weights, drafts, int(p), previous, logits, score);
+    Sample op;
+    op.logits = logits;
+    op.rows = {rows.data + p * n, size_t(n)};
+    op.ids = {ids.row(p).data(), {n}};
+    if (draws.law_tokens > 0) {
+      op.lists = {laws.row(p * n).data(), {n, draws.law_tokens}};
+      op.list_counts = {counts.data + p * n, {n}};
+    }
+    step.ops.sample(queue, op);
+    previous = op.ids;
+  }
+  const auto told = s.results.table<int32_t>(positions, n);
+  const auto bytes = [&](View<int32_t, 2> table) {
+    return AnyViewMut(reinterpret_cast<uint8_t*>(table.data), DType::i32, positions, n);
+  };
+  step.ops.gather_rows(queue, {bytes(ids), order, bytes(told)});
+  return {told, scores, laws, counts};
 }
 
 }  // namespace fathom

@@ -77,12 +77,23 @@ class Model {
   /// experts are in RAM.
   View<const float, 2> forward(Queue& queue, const Batch& batch, CacheMemory& cache, const Trace* trace = nullptr);
 
-  /// False: every operation of forward() is launched by itself from now on, so that each can be timed.
+  /// Writes the tables of a step that forward() is expected to be given next, while the device works on what it has
+  /// been given: rows, owners, slots and replay count, ids, history and blocks are not read. Does nothing unless such a
+  /// step has been recorded. Leaves what the calls before have returned as it is.
+  void expect(Queue& queue, const Batch& batch, CacheMemory& cache);
+
+  /// False: every operation of forward() and propose() is launched by itself from now on, so that each can be timed.
   void record_steps(bool on);
 
   /// Runs the draft stages once for each sequence. Their windows must hold the context up to `last`: every backbone row
   /// that forward() ran has been written. Leaves the caches as they are.
   Drafts draft(Queue& queue, const DraftBatch& batch, CacheMemory& cache);
+
+  /// draft() and markov() in turn, with every token drawn from its logits as soon as they are there and given to the
+  /// position behind it. Returns before it is done: see DrawnDrafts. On a device it is recorded as forward() is, when a
+  /// number of sequences (with these `draws`) comes for the third time. What it returns is valid until the next call
+  /// but expect().
+  DrawnDrafts propose(Queue& queue, const DraftBatch& batch, const DraftDraws& draws, CacheMemory& cache);
 
   /// Draft position `step` of every sequence of the last draft() call: adds the Markov term of the token before it.
   ///   previous    [sequences] the newest token for step 0, then the draft before
@@ -96,6 +107,8 @@ class Model {
   // forward() without waiting; `repeatable`: step.h.
   View<const float, 2> compute(Queue& queue, const Operations& ops, const Batch& batch, CacheMemory& cache,
                                const Trace* trace, bool repeatable);
+  DrawnDrafts draw_drafts(Queue& queue, const Operations& ops, const DraftBatch& batch, const DraftDraws& draws,
+                          CacheMemory& cache);
   explicit Model(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

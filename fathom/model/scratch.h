@@ -2,6 +2,7 @@
 // Memory for the intermediate values of one call: a pointer that moves up, and back to the start with the next call.
 // The first large batch makes it grow; after that a call allocates nothing.
 #pragma once
+#include <span>
 #include <vector>
 
 #include "fathom/backend/recorder.h"
@@ -43,6 +44,13 @@ class Scratch {
   }
 
   int64_t capacity_bytes() const;
+  /// Everything lies in one piece: the next reset() moves nothing.
+  bool settled() const { return chunks_.size() <= 1; }
+  /// What has been given out since the last reset(), of a settled one.
+  std::span<const uint8_t> given() const {
+    check(settled(), "scratch in one piece");
+    return chunks_.empty() ? std::span<const uint8_t>() : std::span<const uint8_t>(chunks_[0].data(), size_t(used_));
+  }
   /// How often memory was taken or moved: what was given out in two calls lies at the same places when this is the same
   /// and so is what was asked for.
   int64_t moves() const { return moves_; }

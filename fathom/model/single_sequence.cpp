@@ -50,14 +50,13 @@ void SingleSequence::mark_image(int64_t first, int64_t last) {
   std::fill(image_.begin() + first, image_.begin() + last, uint8_t(1));
 }
 
-View<const float, 2> SingleSequence::feed(std::span<const int32_t> ids, std::span<const int64_t> logit_positions,
-                                          const Trace* trace) {
-  const int64_t start = length(), n = int64_t(ids.size());
+// `start`: where they come. Images must be marked as far as the tokens reach.
+template <class Use>
+void SingleSequence::with_batch(int64_t start, std::span<const int32_t> ids, std::span<const int64_t> logit_positions,
+                                const Use& use) {
+  const auto n = int64_t(ids.size());
   check(blocks_for(start + n) <= int64_t(cache_.blocks.size()), "tokens fit the sequence's context");
-  ids_.insert(ids_.end(), ids.begin(), ids.end());
   const bool images = !image_.empty();
-  if (images) image_.resize(std::max(ids_.size(), image_.size()), 0);
-
   std::vector<int64_t> positions(ids.size());
   std::vector<int32_t> sequence(ids.size(), 0), logit_rows;
   for (int64_t i = 0; i < n; ++i) positions[size_t(i)] = start + i;
@@ -79,7 +78,26 @@ View<const float, 2> SingleSequence::feed(std::span<const int32_t> ids, std::spa
   batch.slots = {&cache_.slot, {1}};
   batch.replay = {&replay_, 1};
   batch.logit_rows = {logit_rows.data(), {int64_t(logit_rows.size())}};
-  return model_->forward(*queue_, batch, memory_, trace);
+  use(batch);
+}
+
+View<const float, 2> SingleSequence::feed(std::span<const int32_t> ids, std::span<const int64_t> logit_positions,
+                                          const Trace* trace) {
+  const int64_t start = length();
+  ids_.insert(ids_.end(), ids.begin(), ids.end());
+  if (!image_.empty()) image_.resize(std::max(ids_.size(), image_.size()), 0);
+  View<const float, 2> logits;
+  with_batch(start, ids, logit_positions,
+             [&](const Batch& batch) { logits = model_->forward(*queue_, batch, memory_, trace); });
+  return logits;
+}
+
+void SingleSequence::expect(int64_t tokens) {
+  if (!image_.empty()) return;
+  const std::vector<int32_t> ids(size_t(tokens), 0);
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < tokens; ++i) positions.push_back(length() + i);
+  with_batch(length(), ids, positions, [&](const Batch& batch) { model_->expect(*queue_, batch, memory_); });
 }
 
 void SingleSequence::take_back(int64_t length) {
@@ -88,14 +106,24 @@ void SingleSequence::take_back(int64_t length) {
   ids_.resize(size_t(length));
 }
 
-Drafts SingleSequence::draft(int32_t newest) {
+template <class Use>
+auto SingleSequence::with_draft_batch(int32_t newest, const Use& use) {
   const int64_t last = length() - 1;
   DraftBatch batch;
   batch.tokens = {&newest, {1}};
   batch.last = {&last, {1}};
   batch.slots = {&cache_.slot, {1}};
   batch.replay = {&replay_, 1};
-  return model_->draft(*queue_, batch, memory_);
+  return use(batch);
+}
+
+Drafts SingleSequence::draft(int32_t newest) {
+  return with_draft_batch(newest, [&](const DraftBatch& batch) { return model_->draft(*queue_, batch, memory_); });
+}
+
+DrawnDrafts SingleSequence::propose(int32_t newest, const DraftDraws& draws) {
+  return with_draft_batch(newest,
+                          [&](const DraftBatch& batch) { return model_->propose(*queue_, batch, draws, memory_); });
 }
 
 namespace {

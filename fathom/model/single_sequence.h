@@ -33,11 +33,16 @@ class SingleSequence {
   View<const float, 2> feed(std::span<const int32_t> ids, std::span<const int64_t> logit_positions,
                             const Trace* trace = nullptr);
 
+  /// Says that feed() will be given so many tokens next, all of whose logits are wanted.
+  void expect(int64_t tokens);
+
   /// Forgets everything at and above `length` (rejected drafts).
   void take_back(int64_t length);
 
   /// Draft logits after the token `newest`, which comes next and has not been fed.
   Drafts draft(int32_t newest);
+  /// Drafts behind it, drawn at once.
+  DrawnDrafts propose(int32_t newest, const DraftDraws& draws);
 
   /// Entry of a ring or page as its values. `row_channels` wide.
   std::vector<float> window_row(int layer, int64_t position) const;
@@ -54,6 +59,11 @@ class SingleSequence {
 
  private:
   SingleSequence(Model& model, Queue& queue, CacheMemory memory, int32_t blocks);
+  template <class Use>
+  void with_batch(int64_t start, std::span<const int32_t> ids, std::span<const int64_t> logit_positions,
+                  const Use& use);
+  template <class Use>
+  auto with_draft_batch(int32_t newest, const Use& use);
 
   Model* model_;
   Queue* queue_;

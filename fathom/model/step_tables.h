@@ -21,6 +21,12 @@ View<const T, 1> copied(Scratch& tables, View<const T, 1> source) {
 inline constexpr int64_t kTableBlocks = 16;  // 2,048 tokens
 Batch as_tables(Step& step, const Batch& batch);
 
+/// Whether `tables`, which as_tables() made, are those of `batch` but for ids, history and block tables, and have room
+/// for these. `replay` is what the tables were made with.
+bool is_as_expected(const Batch& batch, const Batch& tables, std::span<const Replay> replay);
+/// Writes those three into the tables.
+void fill_in(const Batch& batch, const Batch& tables);
+
 /// Whether what the step does follows from its shape alone: plain decode rows, each of which goes all the way.
 /// `ring_rows`: rows of a sequence that a ring takes beside its window.
 bool is_repeatable(const ModelConfig& config, int ring_rows, const Batch& batch);

@@ -37,10 +37,17 @@ std::unique_ptr<Recording> end(Queue& queue) {
   return std::make_unique<Graph>(stream_of(queue), ready);
 }
 
+void send(Queue& queue, const uint8_t* tables, int64_t bytes) { cuda::send_tables(tables, bytes, stream_of(queue)); }
+
 }  // namespace
 
 Recorder cuda_recorder() {
-  return {.allocate_tables = cuda::allocate_tables, .rewrite_tables = cuda::rewrite_tables, .begin = begin, .end = end};
+  return {.allocate_tables = cuda::allocate_tables,
+          .rewrite_tables = cuda::rewrite_tables,
+          .begin = begin,
+          .end = end,
+          .send_tables = send,
+          .await_sent = cuda::await_sent};
 }
 
 }  // namespace fathom

@@ -11,8 +11,15 @@ namespace {
 
 struct Table {
   Buffer shared, device;
-  int64_t copied = 0;  // bytes from the front that the device has
+  int64_t copied = 0;          // bytes from the front that the device has
+  cudaEvent_t sent = nullptr;  // behind the last send_tables()
 };
+
+bool is_recorded(cudaStream_t stream) {
+  cudaStreamCaptureStatus status{};
+  expect(cudaStreamIsCapturing(stream, &status), "copying tables");
+  return status != cudaStreamCaptureStatusNone;
+}
 
 // By their first byte. A queue's thread copies, another may allocate.
 struct Tables {
@@ -47,7 +54,9 @@ Result<Buffer> allocate_tables(int64_t bytes) {
   tables().all[reinterpret_cast<uintptr_t>(at)] = Table{std::move(*shared), std::move(*device)};
   return Buffer(at, bytes, [](void* given, int64_t) {
     const std::scoped_lock freeing(tables().mutex);
-    tables().all.erase(reinterpret_cast<uintptr_t>(given));
+    const auto one = tables().all.find(reinterpret_cast<uintptr_t>(given));
+    if (one->second.sent != nullptr) cudaEventDestroy(one->second.sent);
+    tables().all.erase(one);
   });
 }
 
@@ -56,13 +65,33 @@ void rewrite_tables(const uint8_t* memory) {
   if (Table* table = tables().find(memory)) table->copied = 0;
 }
 
+void send_tables(const uint8_t* memory, int64_t bytes, cudaStream_t stream) {
+  const std::scoped_lock lock(tables().mutex);
+  Table* table = tables().find(memory);
+  check(table != nullptr && bytes <= table->shared.bytes(), "what is sent is one allocation of tables");
+  if (table->sent == nullptr) {
+    expect(cudaEventCreateWithFlags(&table->sent, cudaEventDisableTiming), "sending tables");
+  }
+  if (bytes > 0) {
+    expect(cudaMemcpyAsync(table->device.data(), table->shared.data(), size_t(bytes), cudaMemcpyHostToDevice, stream),
+           "sending tables");
+  }
+  expect(cudaEventRecord(table->sent, stream), "sending tables");
+}
+
+void await_sent(const uint8_t* memory) {
+  const std::scoped_lock lock(tables().mutex);
+  Table* table = tables().find(memory);
+  if (table != nullptr && table->sent != nullptr) expect(cudaEventSynchronize(table->sent), "sending tables");
+}
+
 const void* table_on_device(const void* memory, int64_t bytes, cudaStream_t stream) {
   const std::scoped_lock lock(tables().mutex);
   Table* table = tables().find(memory);
   if (table == nullptr) return nullptr;
   const int64_t offset = static_cast<const uint8_t*>(memory) - table->shared.data();
   check(offset + bytes <= table->shared.bytes(), "a table lies in one allocation");
-  if (offset + bytes > table->copied) {
+  if (offset + bytes > table->copied && !is_recorded(stream)) {
     expect(cudaMemcpyAsync(table->device.data() + table->copied, table->shared.data() + table->copied,
                            size_t(offset + bytes - table->copied), cudaMemcpyHostToDevice, stream),
            "copying tables");

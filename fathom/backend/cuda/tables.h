@@ -11,7 +11,12 @@ namespace fathom::cuda {
 
 Result<Buffer> allocate_tables(int64_t bytes);
 void rewrite_tables(const uint8_t* tables);
-/// Where kernels of `stream` read what lies at `memory`, copied as far as it has not been; null: that is no table.
+/// Copies the first `bytes` of an allocation in `stream`.
+void send_tables(const uint8_t* tables, int64_t bytes, cudaStream_t stream);
+/// Returns when the last send_tables() of this allocation is done.
+void await_sent(const uint8_t* tables);
+/// Where kernels of `stream` read what lies at `memory`; null: that is no table. It is copied as far as it has not
+/// been, unless the stream is being recorded: then it is sent.
 const void* table_on_device(const void* memory, int64_t bytes, cudaStream_t stream);
 
 }  // namespace fathom::cuda

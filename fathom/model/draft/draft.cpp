@@ -84,8 +84,7 @@ AnyViewMut stage_attention(Step& step, const AttentionContext& context, const Bl
   return project_out(step, w, out, block.rows.positions, context.plain);
 }
 
-}  // namespace
-
+// One draft block a sequence through all stages: [sequences * block, H], collapsed and un-normed.
 AnyViewMut draft_hidden(Step& step, const AttentionContext& context, const Weights& weights, const DraftBatch& batch) {
   const ModelConfig& c = step.config;
   const BlockRows block = block_rows(step, batch);
@@ -103,6 +102,32 @@ AnyViewMut draft_hidden(Step& step, const AttentionContext& context, const Weigh
   const AnyViewMut out = step.kept.rows(step.numerics.activations, streams.x.rows, c.hidden_size);
   step.ops.stream_collapse(step.queue, {streams.x, streams.pre, out});
   return out;
+}
+
+}  // namespace
+
+Drafts draft_logits(Step& step, const AttentionContext& context, const Weights& weights, const DraftBatch& batch) {
+  const AnyViewMut hidden = draft_hidden(step, context, weights, batch);
+  const AnyViewMut logits = step.kept.rows(DType::f32, hidden.rows, step.config.vocab_size);
+  step.ops.linear(step.queue, {Matrix(rms_norm(step, hidden, weights.draft_norm)), weights.head, logits, 1});
+  return {logits.as<float>(), hidden};
+}
+
+void add_markov(Step& step, const Weights& weights, const Drafts& drafts, int position, View<const int32_t, 1> previous,
+                View<float, 2> logits, AnyViewMut score) {
+  const ModelConfig& c = step.config;
+  const int64_t n = previous.shape[0], block = c.dspark_block_size, h = c.hidden_size, rank = c.dspark_markov_rank;
+  const auto rows = step.host.vector<int32_t>(n);
+  for (int64_t i = 0; i < n; ++i) rows[i] = int32_t(i * block + position);
+  // [hidden | embedding of the token before]: the confidence head reads both, the Markov head the second part.
+  const AnyViewMut joined = step.activations(n, h + rank);
+  step.ops.gather_rows(step.queue, {drafts.hidden, rows, joined.columns(0, h)});
+  step.ops.embed(step.queue, {previous, weights.markov_embed, joined.columns(h, rank), 1});
+  const AnyViewMut bias = linear(step, Matrix(AnyView(joined.columns(h, rank))), weights.markov_head, DType::f32);
+  const View<const float, 2> base(drafts.logits.data + position * c.vocab_size, {n, c.vocab_size},
+                                  {block * c.vocab_size, 1});
+  step.ops.add_rows(step.queue, {base, bias.as<float>(), logits});
+  step.ops.linear(step.queue, {Matrix(joined), weights.confidence, score, 1});
 }
 
 }  // namespace fathom

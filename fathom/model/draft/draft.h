@@ -13,7 +13,15 @@ namespace fathom {
 void extend_draft_windows(Step& step, const AttentionContext& context, const Weights& weights, AnyView features,
                           const RowSet& rows);
 
-/// One draft block a sequence through all stages: [sequences * block, H], collapsed and un-normed.
-AnyViewMut draft_hidden(Step& step, const AttentionContext& context, const Weights& weights, const DraftBatch& batch);
+/// One draft block a sequence through all stages: its logits before the Markov term, and the rows that they come from.
+Drafts draft_logits(Step& step, const AttentionContext& context, const Weights& weights, const DraftBatch& batch);
+
+/// One position of every block of `drafts`: its logits with the term of the token before it, and its confidence's
+/// score.
+///   previous  [sequences] the newest token for position 0, then the draft before
+///   logits    [sequences, vocabulary] out
+///   score     [sequences, 1] f32 out: confidence_of()
+void add_markov(Step& step, const Weights& weights, const Drafts& drafts, int position, View<const int32_t, 1> previous,
+                View<float, 2> logits, AnyViewMut score);
 
 }  // namespace fathom
