@@ -285,5 +285,65 @@ TEST_P(SampleTest, AListHasTheTokensOfTheLaw) {
   }
 }
 
+// The model's vocabulary and others beside the sizes that backends cut rows at. Each kind of row: flat, peaked, masked
+// but for a few, all equal, equal in hundreds, huge, with NaN; each with and without what cuts the law.
+TEST_P(SampleTest, LongRowsHaveTheTokensAndLawsOfTheDefinitionToo) {
+  for (const int64_t vocabulary : {1, 255, 16384, 16385, 40000, 129280, 140001, 262145}) {
+    std::vector<std::vector<float>> kinds;
+    const auto add = [&](uint64_t seed, const auto& change) {
+      std::vector<float> row = noise(vocabulary, seed);
+      for (size_t i = 0; i < row.size(); ++i) row[i] = change(row[i], i);
+      kinds.push_back(std::move(row));
+    };
+    add(1, [](float x, size_t) { return 12 * x; });
+    add(2, [](float x, size_t) { return 60 * x * std::abs(x); });
+    add(3, [](float x, size_t i) { return i % 4097 == 100 ? 3 * x : -INFINITY; });
+    add(4, [](float, size_t) { return 1.0f; });
+    add(5, [](float x, size_t) { return std::round(x * 40) / 4; });
+    add(6, [](float x, size_t) { return 1e30f * x; });
+    add(7, [](float x, size_t i) { return i % 3 == 0 ? NAN : i % 3 == 1 ? -900 + x : 1e-20f * x; });
+    std::vector<RowSampling> settings{sampling(1),
+                                      sampling(0.7f),
+                                      sampling(0),
+                                      sampling(1, 0, 0.95f),
+                                      sampling(1.3f, 40),
+                                      sampling(0.6f, 700, 0.9f, 0.02f),
+                                      sampling(1, 0, 1, 0.1f),
+                                      sampling(1, 60000, 0.9999f)};
+    std::vector<float> logits;
+    std::vector<RowSampling> rows;
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      for (size_t i = 0; i < settings.size(); ++i) {
+        if (vocabulary > 100000 && (kind + i) % 3 != 0) continue;  // the definition sorts each
+        logits.insert(logits.end(), kinds[kind].begin(), kinds[kind].end());
+        rows.push_back(settings[i]);
+        rows.back().position = uint32_t(rows.size());
+        rows.back().role = rows.size() % 3 == 0 ? kCoupled : kFresh;
+      }
+    }
+    const int64_t count = int64_t(rows.size());
+    const auto run = [&](const Operations& table, bool with_laws) {
+      std::pair<std::vector<int32_t>, Law> out{std::vector<int32_t>(rows.size(), -1), Law{}};
+      if (with_laws) out.second.assign(logits.size(), 7u);
+      Sample op;
+      op.logits = View<const float, 2>(logits.data(), {count, vocabulary});
+      op.rows = rows;
+      op.ids = view(out.first);
+      if (with_laws) op.laws = view(out.second, vocabulary);
+      table.sample(queue, op);
+      return out;
+    };
+    const auto want = run(definition(), true), got = run(ops(), true);
+    for (size_t r = 0; r < rows.size(); ++r) {
+      EXPECT_EQ(got.first[r], want.first[r]) << "row " << r << " of " << vocabulary;
+      EXPECT_TRUE(std::equal(got.second.begin() + int64_t(r) * vocabulary,
+                             got.second.begin() + int64_t(r + 1) * vocabulary,
+                             want.second.begin() + int64_t(r) * vocabulary))
+          << "law of row " << r << " of " << vocabulary;
+    }
+    EXPECT_EQ(run(ops(), false).first, want.first);
+  }
+}
+
 }  // namespace
 }  // namespace fathom

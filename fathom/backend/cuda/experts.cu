@@ -12,7 +12,8 @@ namespace fathom::cuda {
 namespace {
 
 // ---------------------------------------------------------------------------------------------- choosing
-constexpr int kChooseThreads = 384;  // an expert of Flash each
+constexpr int kChooseThreads = 384, kFewChooseThreads = 128;  // an expert of Flash each; of blocks that are many
+constexpr int64_t kManyChooseRows = 1024;
 
 // Larger floats have larger keys; equal ones the same, -0 as +0.
 __device__ uint32_t ordered(float v) {
@@ -38,7 +39,7 @@ __global__ void __launch_bounds__(kChooseThreads)
   wait_for_kernel_ahead();
   const int64_t r = blockIdx.x;
   const float* plus = image != nullptr && image[r] != 0 ? bias_image.data : bias.data;
-  for (int e = threadIdx.x; e < experts; e += kChooseThreads) {
+  for (int e = threadIdx.x; e < experts; e += blockDim.x) {
     float logit = 0;
     constexpr int kAtOnce = 8;  // their loads
     for (int64_t p = 0; p < logits.count; p += kAtOnce) {
@@ -179,9 +180,9 @@ void gate(Queue& queue, const Gate& op) {
   const int64_t bytes = (2 * count + chosen) * 4;
   check(bytes <= 48 * 1024, "at most 6,000 experts");
   check(chosen <= count, "a row has as many experts as it chooses");
-  launch_early(call, choose_kernel, grid(x.rows), kChooseThreads, bytes, gate_logits(call, x, weight), x.rows,
-               int(count), bias, bias_image, op.image.empty() ? nullptr : image.data, int(chosen), op.scale,
-               rows_of(experts), rows_of(weights));
+  launch_early(call, choose_kernel, grid(x.rows), x.rows < kManyChooseRows ? kChooseThreads : kFewChooseThreads, bytes,
+               gate_logits(call, x, weight), x.rows, int(count), bias, bias_image,
+               op.image.empty() ? nullptr : image.data, int(chosen), op.scale, rows_of(experts), rows_of(weights));
 }
 
 void group_by_expert(Queue& queue, const GroupByExpert& op) {

@@ -1,5 +1,6 @@
-// From logits to a token, by exactly the steps of law.h: compiled without fused multiply-adds (CMakeLists.txt). One
-// block a row. Weights are computed again in each pass, which costs less than a megabyte a row of memory for them:
+// From logits to a token, by exactly the steps of law.h: compiled without fused multiply-adds (CMakeLists.txt). Here
+// rows that are too long for sample_cluster.cu, and laws as lists: one block a row. Weights are computed again in each
+// pass, which costs less than a megabyte a row of memory for them:
 //   best (1 pass), sum of all weights (1), the top-k/top-p prefix by radix of the logits (3, and 1 for its last tie),
 //   sum of the kept (1), the law (1), the draw (2 over the law).
 // The sums run in eight sequential lanes, as the law is defined: the first warp adds a chunk while the others compute
@@ -8,6 +9,7 @@
 #include "fathom/backend/cuda/device.cuh"
 #include "fathom/backend/cuda/kernels.h"
 #include "fathom/backend/cuda/launch.h"
+#include "fathom/backend/cuda/sample_cluster.h"
 #include "fathom/backend/draw.h"
 #include "fathom/backend/law.h"
 #include "fathom/backend/race.h"
@@ -300,12 +302,10 @@ void sample(Queue& queue, const Sample& op) {
   drawn.source = op.source.empty() ? nullptr : call.in(op.source).data;
   drawn.ids = op.ids.empty() ? nullptr : call.out(op.ids).data;
   drawn.keeps_laws = !op.laws.empty();
-  drawn.laws = {nullptr, n};
-  if (drawn.keeps_laws) {
-    drawn.laws = rows_of(call.out(op.laws));
-  } else {
-    drawn.laws.data = call.workspace<uint32_t>(rows * n);
-  }
+  if (drawn.keeps_laws) drawn.laws = rows_of(call.out(op.laws));
+  const ClusterSample all{rows, rows_of(logits), n, drawn.rows, drawn.source, drawn.ids, drawn.laws};
+  if (op.lists.empty() && sample_by_clusters(call, all)) return;
+  if (!drawn.keeps_laws) drawn.laws = {call.workspace<uint32_t>(rows * n), n};
   if (!op.lists.empty()) {
     drawn.lists = rows_of(call.out(op.lists));
     drawn.most = op.lists.shape[1];

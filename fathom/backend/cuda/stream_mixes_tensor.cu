@@ -32,9 +32,9 @@ __device__ inline uint32_t pair_of(Bf16 low, Bf16 high) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
-// Four neighbours as the three parts of a step's fragment; part 0 is the largest.
-__device__ inline void cut(const float4& four, uint32_t (&parts)[kParts][2]) {
-  float left[4] = {four.x, four.y, four.z, four.w};
+// Two pairs of neighbours as the three parts of a step's fragment; part 0 is the largest.
+__device__ inline void cut(const float2& first, const float2& second, uint32_t (&parts)[kParts][2]) {
+  float left[4] = {first.x, first.y, second.x, second.y};
 #pragma unroll
   for (int p = 0; p < kParts; ++p) {
     Bf16 part[4];
@@ -48,7 +48,6 @@ __device__ inline void cut(const float4& four, uint32_t (&parts)[kParts][2]) {
   }
 }
 
-// Lane t of four has 16 neighbours of a warp's 64 columns; step s takes four of them.
 __global__ void __launch_bounds__(kThreads, 1) mix_kernel(Rows<const Bf16> streams, Rows<const float> fn, int64_t rows,
                                                           int64_t columns, int outputs, float* partial) {
   extern __shared__ __align__(16) uint8_t raw[];
@@ -61,12 +60,15 @@ __global__ void __launch_bounds__(kThreads, 1) mix_kernel(Rows<const Bf16> strea
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
     const int output = tile * 8 + g;
-    const float* row = fn.row(output < outputs ? output : 0) + begin + warp * kOwn + 16 * t;
+    const float* row = fn.row(output < outputs ? output : 0) + begin + warp * kOwn + 2 * t;
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
-      float4 four = make_float4(0, 0, 0, 0);
-      if (output < outputs && warp < warps) four = __ldg(reinterpret_cast<const float4*>(row) + s);
-      cut(four, w[s][tile]);
+      float2 first = make_float2(0, 0), second = first;
+      if (output < outputs && warp < warps) {
+        first = __ldg(reinterpret_cast<const float2*>(row + 16 * s));
+        second = __ldg(reinterpret_cast<const float2*>(row + 16 * s + 8));
+      }
+      cut(first, second, w[s][tile]);
     }
   }
   if (warp >= warps) {  // no columns: adds nothing
@@ -75,15 +77,16 @@ __global__ void __launch_bounds__(kThreads, 1) mix_kernel(Rows<const Bf16> strea
   wait_for_kernel_ahead();
 
   const int tiles = int((rows + kRows - 1) / kRows), step = int(gridDim.x);
-  const auto fetch = [&](int tile, int stage) {  // this warp's columns
+  const int lane_row = lane / 8;
+  const Bf16* first = streams.row(lane_row) + begin + warp * kOwn + lane % 8 * 8;
+  const auto fetch = [&](int tile, int stage) {  // this warp's columns; rows behind the last one become zeros
     if (tile < tiles && warp < warps) {
       const uint32_t to = shared_address(memory.x[warp][stage]);
+      const Bf16* from = first + int64_t(tile) * kRows * streams.stride;
+      const int here = int(min(int64_t(kRows), rows - int64_t(tile) * kRows)) - lane_row;
 #pragma unroll
-      for (int i = 0; i < kRows / 4; ++i) {
-        const int line = 4 * i + lane / 8;
-        const int64_t r = int64_t(tile) * kRows + line;
-        copy_async<16>(to + uint32_t(swizzled(line, lane % 8)),
-                       streams.row(min(r, rows - 1)) + begin + warp * kOwn + lane % 8 * 8, r < rows ? 16u : 0u);
+      for (int i = 0; i < kRows / 4; ++i, from += 4 * streams.stride) {
+        copy_async<16>(to + uint32_t(swizzled(4 * i + lane_row, lane % 8)), from, 4 * i < here ? 16u : 0u);
       }
     }
     commit_copies();
@@ -96,34 +99,33 @@ __global__ void __launch_bounds__(kThreads, 1) mix_kernel(Rows<const Bf16> strea
     __syncwarp();  // all lanes' copies are there, and the stage before has been read
     fetch(tile + (kStages - 1) * step, stage == 0 ? kStages - 1 : stage - 1);
     if (warp < warps) {
-      uint32_t x[2][8];
+      uint32_t x[kSteps][4];  // row g, g + 8, then their columns eight further
+      const uint32_t lines = shared_address(memory.x[warp][stage]);
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) load_matrices(x[s], lines + uint32_t(swizzled(lane % 16, 2 * s + lane / 16)));
       float squares[2] = {};
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const uint8_t* lines = memory.x[warp][stage];
-        const uint4 low = *reinterpret_cast<const uint4*>(lines + swizzled(g + 8 * h, 2 * t));
-        const uint4 high = *reinterpret_cast<const uint4*>(lines + swizzled(g + 8 * h, 2 * t + 1));
-        x[h][0] = low.x, x[h][1] = low.y, x[h][2] = low.z, x[h][3] = low.w;
-        x[h][4] = high.x, x[h][5] = high.y, x[h][6] = high.z, x[h][7] = high.w;
+      for (int s = 0; s < kSteps; ++s) {
 #pragma unroll
-        for (int k = 0; k < 8; ++k) {
-          const float even = __uint_as_float(x[h][k] << 16), odd = __uint_as_float(x[h][k] & 0xffff0000u);
-          squares[h] = __fmaf_rn(odd, odd, __fmaf_rn(even, even, squares[h]));
+        for (int i = 0; i < 4; ++i) {
+          const float even = __uint_as_float(x[s][i] << 16), odd = __uint_as_float(x[s][i] & 0xffff0000u);
+          squares[i % 2] = __fmaf_rn(odd, odd, __fmaf_rn(even, even, squares[i % 2]));
         }
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
         squares[h] += __shfl_xor_sync(~0u, squares[h], 1);
         squares[h] += __shfl_xor_sync(~0u, squares[h], 2);
         if (t == 0) memory.sums[turn][warp][kDots + g + 8 * h] = squares[h];
       }
       float sum[kTiles][4] = {};
-      const auto add_part = [&](int s, int part) {
-        const uint32_t a[4] = {x[0][2 * s], x[1][2 * s], x[0][2 * s + 1], x[1][2 * s + 1]};
-#pragma unroll
-        for (int n = 0; n < kTiles; ++n) multiply_add(sum[n], a, w[s][n][part][0], w[s][n][part][1]);
-      };
 #pragma unroll
       for (int part = kParts - 1; part >= 0; --part) {
 #pragma unroll
-        for (int s = 0; s < kSteps; ++s) add_part(s, part);
+        for (int s = 0; s < kSteps; ++s) {
+#pragma unroll
+          for (int n = 0; n < kTiles; ++n) multiply_add(sum[n], x[s], w[s][n][part][0], w[s][n][part][1]);
+        }
       }
       float* to = memory.sums[turn][warp];
 #pragma unroll
