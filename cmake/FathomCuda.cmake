@@ -1,5 +1,6 @@
-# Included with -DFATHOM_CUDA=ON (preset cuda): finds nvcc 13 and enables CUDA for sm_90a, the arch of H100 and H200.
-# The kernels lie in fathom/backend/cuda/.
+# Included with -DFATHOM_CUDA=ON (preset cuda): finds nvcc 13 and enables CUDA for sm_90a, the arch of H100 and H200,
+# and with -DFATHOM_CUDA_SM100=ON (preset cuda-sm100) for sm_100a too, that of B200. The kernels lie in
+# fathom/backend/cuda/.
 if(NOT CMAKE_CUDA_COMPILER)
   # .deps holds one where scripts/setup --cuda found none that is new enough.
   if(DEFINED ENV{CUDACXX})  # the program itself, as CMake reads it
@@ -13,8 +14,13 @@ if(NOT CMAKE_CUDA_COMPILER)
   endif()
   set(CMAKE_CUDA_COMPILER ${nvcc} CACHE FILEPATH "nvcc" FORCE)
 endif()
-# 90a, not 90: the wgmma and TMA instructions exist in the architecture-specific set only.
-set(CMAKE_CUDA_ARCHITECTURES 90a CACHE STRING "CUDA architectures")
+# 90a and 100a, not 90 and 100: wgmma, setmaxnreg and tcgen05 exist in the architecture-specific sets only. What is
+# listed here gets the kernels that need none of them; fathom/backend/CMakeLists.txt names the others' sources.
+if(FATHOM_CUDA_SM100)
+  set(CMAKE_CUDA_ARCHITECTURES 90a 100a)
+else()
+  set(CMAKE_CUDA_ARCHITECTURES 90a)
+endif()
 enable_language(CUDA)
 if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
   message(FATAL_ERROR "fathom: nvcc is ${CMAKE_CUDA_COMPILER_VERSION} (${CMAKE_CUDA_COMPILER}): 13.0 or newer is needed; "

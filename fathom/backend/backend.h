@@ -29,6 +29,9 @@ struct Queue {
   /// A row's results have the same bits in any batch. The CPU's are so in any case; without it a device may add in an
   /// order that depends on how many rows there are.
   bool batch_invariant = true;
+  /// Products of Q8 rows and FP8 or FP4 weights may go to tensor cores as codes with their scales, where a device has
+  /// such (sm_100a): the operands are the same, but sums round as the hardware does. Without it only float sums round.
+  bool scaled_products = false;
 };
 
 /// A backend's memory. On a device there are two kinds: the device's own, and shared memory, which the processor and
@@ -57,6 +60,7 @@ struct Backend {
   std::string detail;  // for people: instruction set in use
   /// `threads` work on the queue's operations (devices ignore it).
   Result<std::unique_ptr<Queue>> (*open_queue)(int threads) = nullptr;
+  bool untested = false;  // its kernels were compiled for this device but have never run on one like it
 };
 
 /// "reference", "cpu", "cuda" or "ascend"; "" picks the best present.
@@ -70,8 +74,9 @@ Backend reference_backend();
 /// The fastest variants for this processor; FATHOM_CPU_ISA (portable, avx2, avx512, amx) caps the instruction set.
 /// Errors: usage for an unknown FATHOM_CPU_ISA, unsupported when the processor lacks the one that is asked for.
 Result<Backend> cpu_backend();
-/// The first GPU that CUDA shows (CUDA_VISIBLE_DEVICES counts), of compute capability 9.0.
-/// Errors: unsupported when it is not compiled in, or the machine has no such GPU or no driver for it.
+/// The first GPU that CUDA shows (CUDA_VISIBLE_DEVICES counts), of compute capability 9.0; of 10.0, untested, in a
+/// build with the preset cuda-sm100. Errors: unsupported when it is not compiled in, or the machine has no such GPU or
+/// no driver for it.
 Result<Backend> cuda_backend();
 
 }  // namespace fathom

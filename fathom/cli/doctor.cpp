@@ -5,6 +5,7 @@
 
 #include "fathom/backend/operation_list.h"
 #include "fathom/backend/peer_access.h"
+#include "fathom/base/check.h"
 #include "fathom/base/json.h"
 #include "fathom/cli/disk_speed.h"
 #include "fathom/cli/loaded_model.h"
@@ -20,10 +21,11 @@ namespace {
 
 struct OperationRow {
   std::string name;
-  std::vector<std::string> state;  // one a backend: native, slow, missing
+  std::vector<std::string> state;  // one a backend: native, slow, missing; "native, untested"
 };
 
-/// native: this backend's own function; slow: the reference's; missing: none. On `reference` everything is native.
+/// native: this backend's own function, on devices whose kernels never ran on one like this "native, untested"; slow:
+/// the reference's; missing: none. On `reference` everything is native.
 std::vector<OperationRow> compare_tables(const std::vector<Backend>& backends) {
   const auto reference = list_operations(reference_operations());
   std::vector<OperationRow> rows;
@@ -32,10 +34,22 @@ std::vector<OperationRow> compare_tables(const std::vector<Backend>& backends) {
     const auto own = list_operations(backend.ops);
     for (size_t i = 0; i < own.size(); ++i) {
       const bool borrowed = backend.name != "reference" && own[i].function == reference[i].function;
-      rows[i].state.emplace_back(own[i].function == nullptr ? "missing" : borrowed ? "slow" : "native");
+      rows[i].state.emplace_back(own[i].function == nullptr ? "missing"
+                                 : borrowed                 ? "slow"
+                                 : backend.untested         ? "native, untested"
+                                                            : "native");
     }
   }
   return rows;
+}
+
+/// Why a backend is not present, for people: "not compiled in", or what is wrong with this machine for it.
+std::string absence(const std::string& name) {
+  const auto opened = open_backend(name);
+  check(!opened.ok(), "a backend that is not among those present cannot be opened");
+  const Error& error = opened.error();
+  const std::string start = "the backend " + name + " is ";
+  return error.message.starts_with(start) ? error.message.substr(start.size()) : error.message + ": " + error.remedy;
 }
 
 /// What --kv-disk names and what was found there.
@@ -214,7 +228,8 @@ Result<int> run_doctor(const std::string& kv_disk, const Common& common) {
     for (const char* other : {"cuda", "ascend"}) {
       const auto has_it = [other](const Backend& backend) { return backend.name == other; };
       if (std::none_of(backends.begin(), backends.end(), has_it)) {
-        out += "  " + std::string(other) + std::string(14 - std::string_view(other).size(), ' ') + "not compiled in\n";
+        out +=
+            "  " + std::string(other) + std::string(14 - std::string_view(other).size(), ' ') + absence(other) + "\n";
       }
     }
     std::vector<Table::Column> columns = {{"operation"}};
@@ -239,7 +254,10 @@ Result<int> run_doctor(const std::string& kv_disk, const Common& common) {
            "\n";
     const auto is_cuda = [](const Backend& backend) { return backend.name == "cuda"; };
     if (!machine.gpus.empty() && std::none_of(backends.begin(), backends.end(), is_cuda)) {
-      out += "  GPUs          not used: the backend cuda is not compiled in; build with cmake --preset cuda\n";
+      const std::string why = absence("cuda");
+      out += "  GPUs          not used: " +
+             (why == "not compiled in" ? "the backend cuda is not compiled in; build with cmake --preset cuda" : why) +
+             "\n";
     }
   }
   if (auto printed = print(out); !printed) return printed.error();

@@ -301,6 +301,7 @@ Result<StepBench> StepBench::open(const LoadedModel& loaded, const Common& commo
   if (!queue) return queue.error();
   state->queue = std::move(*queue);
   state->queue->batch_invariant = options.batch_invariant || !device;
+  state->queue->scaled_products = state->model->numerics().scaled_products;
   if (options.per_operation) {
     const Instruments instruments = instruments_of(state->backend);
     auto peaks = instruments.peaks(*state->queue);

@@ -210,6 +210,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   if (!queue) return queue.error();
   state->queue = std::move(*queue);
   state->queue->batch_invariant = options.batch_invariant;
+  state->queue->scaled_products = options.numerics->scaled_products;
   if (device) state->clock = instruments_of(state->backend).open_clock(*state->queue);
   auto memory = CacheMemory::allocate(state->backend.memory, std::move(layout), plan->blocks, options.sequences);
   if (!memory) return memory.error();

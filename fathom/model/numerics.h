@@ -15,10 +15,11 @@ struct Numerics {
   bool round_caches = true;         // window Q8, latents Q4K, index queries and keys Q4I
   bool quantize_inputs = true;      // Q8 in front of FP8 and FP4 weights
   bool quantize_wo_a = false;       // Q8 also in front of wo_a, and z straight from float to Q8
+  bool scaled_products = false;     // of codes with their scales where a device has such (Queue::scaled_products)
 };
 
 inline constexpr Numerics kReferenceNumerics{"reference", DType::bf16, true, true, false};
-inline constexpr Numerics kDeepinferNumerics{"deepinfer", DType::bf16, true, true, true};
+inline constexpr Numerics kDeepinferNumerics{"deepinfer", DType::bf16, true, true, true, true};
 inline constexpr Numerics kFloatNumerics{"f32", DType::f32, true, false, false};
 inline constexpr Numerics kFloatUnroundedNumerics{"f32_noquant", DType::f32, false, false, false};
 

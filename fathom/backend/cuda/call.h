@@ -7,6 +7,7 @@
 
 #include "fathom/backend/backend.h"
 #include "fathom/backend/cuda/device_memory.h"
+#include "fathom/backend/cuda/instruction_set.h"
 
 namespace fathom::cuda {
 
@@ -24,7 +25,8 @@ class Workspace {
 
 /// A queue of the cuda backend: a stream.
 struct DeviceQueue : Queue {
-  DeviceQueue(cudaStream_t opened, Buffer zeros) : Queue(1), stream(opened), counters(std::move(zeros)) {}
+  DeviceQueue(cudaStream_t opened, Buffer zeros, InstructionSet of_device = InstructionSet::sm_90a)
+      : Queue(1), stream(opened), counters(std::move(zeros)), instructions(of_device) {}
   ~DeviceQueue() override;
   void wait() override;
 
@@ -33,6 +35,7 @@ struct DeviceQueue : Queue {
   cudaStream_t stream;
   Workspace workspace;
   Buffer counters;  // [kCounters] 32-bit counts for blocks that meet; zero between kernels
+  InstructionSet instructions;
 };
 
 class Call {
@@ -45,6 +48,8 @@ class Call {
 
   cudaStream_t stream() const { return queue_.stream; }
   bool batch_invariant() const { return queue_.batch_invariant; }
+  bool scaled_products() const { return queue_.scaled_products; }
+  InstructionSet instructions() const { return queue_.instructions; }
   /// Device memory until the end of the call; not cleared.
   template <class T>
   T* workspace(int64_t count) {

@@ -1,11 +1,40 @@
 #include "fathom/backend/backend.h"
 #include "fathom/backend/cuda/call.h"
+#include "fathom/backend/cuda/instruction_set.h"
 #include "fathom/backend/cuda/kernels.h"
 
 namespace fathom {
 namespace {
 
+// The device, looked at once: the answer does not change while the process lives.
+struct Device {
+  cudaDeviceProp properties;
+  cuda::InstructionSet instructions;
+};
+
+Result<Device> look() {
+  int devices = 0;
+  if (const cudaError_t status = cudaGetDeviceCount(&devices); status != cudaSuccess || devices == 0) {
+    cudaGetLastError();
+    return Error{ErrorCode::unsupported, "no NVIDIA GPU can be used: " + std::string(cudaGetErrorString(status)),
+                 "--backend cuda", "install NVIDIA's driver 580 or newer (nvidia-smi shows it), or use --backend cpu"};
+  }
+  Device device;
+  cuda::expect(cudaGetDeviceProperties(&device.properties, 0), "reading the GPU's properties");
+  const auto& of = device.properties;
+  const auto chosen = cuda::choose_instruction_set(of.name, {of.major, of.minor}, cuda::has_sm100_kernels());
+  if (!chosen) return chosen.error();
+  device.instructions = *chosen;
+  return device;
+}
+
+const Result<Device>& device() {
+  static const Result<Device> found = look();
+  return found;
+}
+
 Result<std::unique_ptr<Queue>> open_queue(int) {
+  if (!device()) return device().error();
   auto counters = cuda::allocate_device(cuda::DeviceQueue::kCounters * 4);
   if (!counters) return counters.error();
   cudaStream_t stream = nullptr;
@@ -14,7 +43,7 @@ Result<std::unique_ptr<Queue>> open_queue(int) {
     return Error{ErrorCode::failed, std::string("cannot open a stream: ") + cudaGetErrorString(status),
                  "--backend cuda", "see whether another program fills the GPU (nvidia-smi)"};
   }
-  return std::unique_ptr<Queue>(new cuda::DeviceQueue(stream, std::move(*counters)));
+  return std::unique_ptr<Queue>(new cuda::DeviceQueue(stream, std::move(*counters), device()->instructions));
 }
 
 Operations operations() {
@@ -50,38 +79,25 @@ Operations operations() {
   return table;
 }
 
-// The device, looked at once: the answer does not change while the process lives.
-Result<Backend> look() {
-  int devices = 0;
-  if (const cudaError_t status = cudaGetDeviceCount(&devices); status != cudaSuccess || devices == 0) {
-    cudaGetLastError();
-    return Error{ErrorCode::unsupported, "no NVIDIA GPU can be used: " + std::string(cudaGetErrorString(status)),
-                 "--backend cuda", "install NVIDIA's driver 580 or newer (nvidia-smi shows it), or use --backend cpu"};
-  }
-  cudaDeviceProp properties;
-  cuda::expect(cudaGetDeviceProperties(&properties, 0), "reading the GPU's properties");
-  if (properties.major != 9 || properties.minor != 0) {
-    return Error{ErrorCode::unsupported,
-                 std::string("the GPU ") + properties.name + " has compute capability " +
-                     std::to_string(properties.major) + "." + std::to_string(properties.minor),
-                 "--backend cuda", "the kernels are built for 9.0 (H100, H200): use such a GPU, or --backend cpu"};
-  }
+}  // namespace
+
+Result<Backend> cuda_backend() {
+  if (!device()) return device().error();
+  const cudaDeviceProp& of = device()->properties;
   Memory memory;
   memory.allocate = cuda::allocate_device;
   memory.host_visible = false;
   memory.allocate_shared = cuda::allocate_shared;
   memory.copy_bytes = cuda::copy;
-  return Backend{"cuda", memory, operations(),
-                 std::string(properties.name) + ", " + std::to_string(properties.multiProcessorCount) +
-                     " multiprocessors, " + std::to_string(properties.totalGlobalMem >> 30) + " GiB",
-                 open_queue};
-}
-
-}  // namespace
-
-Result<Backend> cuda_backend() {
-  static const Result<Backend> found = look();
-  return found;
+  Backend backend{"cuda", memory, operations(),
+                  std::string(of.name) + ", " + std::to_string(of.multiProcessorCount) + " multiprocessors, " +
+                      std::to_string(of.totalGlobalMem >> 30) + " GiB",
+                  open_queue};
+  if (const std::string_view more = cuda::untested(device()->instructions); !more.empty()) {
+    backend.untested = true;
+    backend.detail += ", " + std::string(more);
+  }
+  return backend;
 }
 
 }  // namespace fathom

@@ -62,7 +62,9 @@ cudaStream_t stream_of(Queue& queue) { return static_cast<cuda::DeviceQueue&>(qu
 
 void settle(Queue& queue) { cuda::settle_migrating(stream_of(queue)); }
 std::unique_ptr<QueueClock> open_clock(Queue& queue) { return std::make_unique<EventClock>(stream_of(queue)); }
-Result<MachinePeaks> peaks(Queue& queue) { return cuda::measure_device_peaks(stream_of(queue)); }
+Result<MachinePeaks> peaks(Queue& queue) {
+  return cuda::measure_device_peaks(stream_of(queue), static_cast<cuda::DeviceQueue&>(queue).instructions);
+}
 
 }  // namespace
 

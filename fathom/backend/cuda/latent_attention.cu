@@ -99,7 +99,10 @@ void latent_attention(Queue& queue, const LatentAttention& op) {
   a.scale = op.scale;
   a.out = out.data;
   a.out_stride = out.row_stride;
-  if (queries.dtype == DType::bf16 && fits_attention_warpgroups(a)) return launch_attention_warpgroups(call, a);
+  const bool warpgroups = call.instructions() == InstructionSet::sm_90a;  // others: mma.sync, which all have
+  if (warpgroups && queries.dtype == DType::bf16 && fits_attention_warpgroups(a)) {
+    return launch_attention_warpgroups(call, a);
+  }
   if (queries.dtype == DType::bf16 && fits_attention_tensor_cores(a)) return launch_attention_tensor(call, a);
   check(a.channels <= 32 * kMostOwn, "a head has at most 1,024 channels");
   const int bytes = int(sizeof(float)) * (kKeys * (a.channels + 1) + kHeads * a.channels);

@@ -79,9 +79,15 @@ void launch_arranged(Call& call, const Product& p, int x_rows, WholeProduct whol
 }
 
 void run_many_product(Call& call, Product p, int x_rows, WholeProduct whole) {
+  const bool tensor_memory = call.instructions() == InstructionSet::sm_100a;
+  check(!tensor_memory || !call.batch_invariant(), "the kernel for sm_100a adds all of K in one chain, others do not");
+  const bool codes = p.x_type == DType::f8_e4m3 && p.weight_type != DType::bf16;
+  if (tensor_memory && codes && call.scaled_products() && fits_few(p)) return launch_memory_product(call, p, true);
+  if (tensor_memory) x_rows = kPairRowStep;
   auto* tiles = call.workspace<uint8_t>(arranged_rows(p, x_rows) * p.k * p.groups * 2);
   arrange_tiles(call.stream(), p, x_rows, tiles);
   p.x = tiles;
+  if (tensor_memory) return launch_memory_product(call, p, false);
   switch (p.weight_type) {
     case DType::bf16: return launch_arranged<DType::bf16>(call, p, x_rows, whole);
     case DType::f8_e4m3: return launch_arranged<DType::f8_e4m3>(call, p, x_rows, whole);
@@ -100,12 +106,15 @@ void run_many_product(Call& call, Product p, int x_rows, WholeProduct whole) {
 // In queues that are not batch-invariant Q8 rows may take an order of their own in the first, up to 64 of a small
 // weight, and several row tiles may share K otherwise.
 //   tensor   bf16 or Q8 (widened first) x bf16, FP8, FP4; an order of its own
+// On sm_100a sm100/product_memory.cuh is in place of `pairs` and `many`. Its order is not theirs nor that of `few`, so
+// batch-invariant queues leave everything there to `tensor`.
 void run_product(Call& call, Product p, WholeProduct whole) {
   if (p.rows == 0 || p.n == 0) return;
   const bool grouped = p.begin != nullptr;
   if (whole.experts == 0) whole = {p.rows, grouped ? p.expert_count : p.groups};
   if (!fits_tensor_cores(p)) return launch_float_product(call, p);
-  if (fits_many(p)) {
+  const bool other_order = call.instructions() == InstructionSet::sm_100a && call.batch_invariant();
+  if (fits_many(p) && !other_order) {
     const bool codes = p.weight_type != DType::bf16;
     const ProductPlan plan = product_plan({.rows = grouped ? 0 : p.rows,
                                            .assignments = grouped ? whole.rows : 0,

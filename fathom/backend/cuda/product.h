@@ -81,8 +81,12 @@ void launch_many_product(Call& call, const Product& product, int x_rows);  // ma
 /// parts are free, how K is shared follows it.
 template <DType Weight>
 void launch_pair_product(Call& call, const Product& product, WholeProduct whole);  // pairs_bf16.cu and so on
-/// Whether these two can run it: the types above; K in steps of 128, of bf16 weights 64; loads of 16 bytes (scales: 4),
-/// pairs of results on addresses of their size. Does not ask how many rows there are. Pure.
+/// The same with any number of rows for devices of sm_100a, sm100/, in one chain. `scaled`: codes with their scales,
+/// and x is as it lies (fits_few); else x is what arrange_tiles made for kPairRowStep. A build without those kernels
+/// may not call it.
+void launch_memory_product(Call& call, const Product& product, bool scaled);
+/// Whether these three can run it: the types above; K in steps of 128, of bf16 weights 64; loads of 16 bytes (scales:
+/// 4), pairs of results on addresses of their size. Does not ask how many rows there are. Pure.
 bool fits_many(const Product& product);
 
 /// Runs one of them.

@@ -222,7 +222,8 @@ void launch_tensor_scores(Call& call, const Selection& s, int64_t rows, int64_t 
 }
 
 void launch_scores(Call& call, const Selection& s, int64_t rows, int64_t most, int64_t sequences) {
-  if (launch_index_scores(call, s, rows, most, sequences)) return;
+  const bool warpgroups = call.instructions() == InstructionSet::sm_90a;
+  if (warpgroups && launch_index_scores(call, s, rows, most, sequences)) return;
   const auto by_eight = [](uint64_t v) { return v % 8 == 0; };
   const bool runs = by_eight(reinterpret_cast<uintptr_t>(s.keys.base)) && by_eight(uint64_t(s.keys.block_stride)) &&
                     s.keys.entry_bytes == kKeyBytes && s.keys.entries_per_block % kRun == 0 &&

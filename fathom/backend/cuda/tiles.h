@@ -66,11 +66,15 @@ constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Rows of x padded to whole steps.
 constexpr int padded_rows(int rows) { return (rows + kPairRowStep - 1) / kPairRowStep * kPairRowStep; }
-/// Row tiles of `rows` rows (of one expert), and the rows of each but the last: as equal as they can be.
-constexpr int pair_row_tiles(int rows) { return (rows + kPairRows - 1) / kPairRows; }
-constexpr int pair_tile_rows(int rows) {
-  return rows <= kPairRows ? padded_rows(rows) : padded_rows((rows - 1) / pair_row_tiles(rows) + 1);
+/// Row tiles of `rows` rows (of one expert), of `most` at most, and the rows of each but the last: as equal as they can
+/// be.
+constexpr int pair_row_tiles(int rows, int most = kPairRows) { return (rows + most - 1) / most; }
+constexpr int pair_tile_rows(int rows, int most = kPairRows) {
+  return rows <= most ? padded_rows(rows) : padded_rows((rows - 1) / pair_row_tiles(rows, most) + 1);
 }
+/// Rows of x at most in a tile of codes with scales (sm100/product_memory.cuh), whose other tiles have kPairRows: two
+/// sets of sums and the scales fit into tensor memory.
+inline constexpr int kScaledRows = 192;
 
 /// Clusters that a device runs at once, of one, two and four pairs of blocks. How its multiprocessors are wired
 /// decides: an H200 does not run 32 of two pairs nor 16 of four. The defaults are safe there.

@@ -96,12 +96,15 @@ TEST(TilesTest, RowTilesAreAsEqualAsTheyCanBe) {
   EXPECT_EQ(pair_tile_rows(256), 256);
   EXPECT_EQ(pair_tile_rows(257), 160) << "not 256 and one";
   EXPECT_EQ(pair_tile_rows(8192), 256);
-  for (int rows = 1; rows < 3000; ++rows) {
-    const int tiles = pair_row_tiles(rows), own = pair_tile_rows(rows);
-    ASSERT_EQ(own % kPairRowStep, 0) << rows;
-    ASSERT_LE(own, kPairRows) << rows;
-    ASSERT_LT((tiles - 1) * own, rows) << rows;
-    ASSERT_GE(tiles * own, rows) << rows;
+  for (const int most : {kPairRows, kScaledRows}) {
+    for (int rows = 1; rows < 3000; ++rows) {
+      SCOPED_TRACE(testing::Message() << rows << " rows in tiles of " << most);
+      const int tiles = pair_row_tiles(rows, most), own = pair_tile_rows(rows, most);
+      ASSERT_EQ(own % kPairRowStep, 0);
+      ASSERT_LE(own, most);
+      ASSERT_LT((tiles - 1) * own, rows);
+      ASSERT_GE(tiles * own, rows);
+    }
   }
 }
 

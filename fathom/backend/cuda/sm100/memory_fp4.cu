@@ -1,0 +1,8 @@
+#include "fathom/backend/cuda/sm100/memory_launch.cuh"
+
+namespace fathom::cuda::sm100 {
+
+template void launch_memory_tiles<DType::f4_e2m1, false>(Call&, const Product&);
+template void launch_memory_tiles<DType::f4_e2m1, true>(Call&, const Product&);
+
+}  // namespace fathom::cuda::sm100
