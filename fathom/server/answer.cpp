@@ -143,6 +143,7 @@ void Answer::end(const Finish& finish) {
   outcome_.finish_reason = name_of(finish.reason);
   outcome_.calls_dropped = reader_.calls_dropped();
   if (responder_->gone()) given_up_ = true;
+  if (plan_.on_complete) plan_.on_complete(reader_.usage().completion_tokens);
   if (given_up_) {
     outcome_.status = kClientGone;
   } else if (stopped_ || finish.reason == FinishReason::stop || finish.reason == FinishReason::length) {

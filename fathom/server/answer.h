@@ -65,7 +65,8 @@ struct AnswerPlan {
   std::chrono::steady_clock::time_point begun;
   std::function<int()> retry_after_seconds;
   std::function<void(const std::string& body)> keep;  // gets the complete body before the client does; may be empty
-  std::function<void(AnswerOutcome)> on_end;          // once, as the last thing
+  std::function<void(int64_t completion_tokens)> on_complete;  // once, before the client sees the end; may be empty
+  std::function<void(AnswerOutcome)> on_end;                   // once, as the last thing
 
   std::chrono::milliseconds header_delay{500};
   std::chrono::milliseconds silence{10'000};  // then a sign of life

@@ -47,6 +47,11 @@ void generate(Service& service, const SharedExchange& exchange, Question questio
   plan.parsing = std::move(question.parsing);
   plan.end_ids = std::move(question.end_ids);
   plan.prompt_tokens = prompt_tokens;
+  // Who has the whole answer may ask again at once.
+  plan.on_complete = [exchange](int64_t completion_tokens) {
+    exchange->place.charge(completion_tokens);
+    exchange->place = {};
+  };
   plan.on_end = [&service, exchange, stream](AnswerOutcome outcome) { service.finished(*exchange, outcome, stream); };
   const std::shared_ptr<net::HttpResponder> responder = exchange->responder;
   auto answer =

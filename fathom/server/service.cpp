@@ -302,6 +302,7 @@ void Service::forget(Exchange& exchange) {
 }
 
 void Service::reply(Exchange& exchange, net::HttpAnswer answer) {
+  exchange.place = {};  // who has the answer may ask again at once
   for (const net::HttpField& field : common_fields(exchange).fields) answer.fields.add(field.name, field.value);
   const net::HttpRequest& request = exchange.request;
   const double seconds = seconds_since(exchange.begun);
@@ -325,8 +326,6 @@ void Service::finished(Exchange& exchange, const AnswerOutcome& outcome, bool st
   const double seconds = seconds_since(exchange.begun);
   counted_.count_request(exchange.route->path, outcome.status, seconds);
   counted_.count_answer(outcome);
-  exchange.place.charge(outcome.told.completion_tokens);
-  exchange.place = {};
   const Usage& usage = outcome.usage;
   int64_t offered = 0, accepted = 0;
   for (size_t i = 0; i < usage.offered.size(); ++i) offered += usage.offered[i], accepted += usage.accepted[i];

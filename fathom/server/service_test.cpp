@@ -217,6 +217,31 @@ TEST_F(ServiceTest, LimitsOfAKeyAreAnsweredWithRetryAfter) {
   EXPECT_EQ(ask("GET", "/v1/models", "", key)->status, 200);  // costs nothing
 }
 
+// One that runs alone for its key: whoever has an answer, an error or a stream whole may ask again at once.
+TEST_F(ServiceTest, AKeyMayAskAgainAsSoonAsItHasItsAnswer) {
+  start();
+  service->set_keys(*ApiKeys::parse("secret-of-alice concurrency=1", "k"));
+  const net::HttpFields key = {{"authorization", "Bearer secret-of-alice"}};
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(ask("POST", "/v1/chat/completions", chat(), key)->status, 200) << i;
+    EXPECT_EQ(ask("POST", "/v1/chat/completions", chat(R"(,"stream":true)"), key)->status, 200) << i;
+    EXPECT_EQ(ask("POST", "/v1/chat/completions", chat(R"(,"temperature":9)"), key)->status, 400) << i;
+  }
+}
+
+// The same of its tokens: what an answer took is taken before its end is seen.
+TEST_F(ServiceTest, TokensOfAnAnswerCountBeforeItsEndIsSeen) {
+  answer_text = "one two three four five six seven eight nine ten eleven twelve";
+  start();
+  for (int i = 0; i < 20; ++i) {
+    const std::string secret = "secret-" + std::to_string(i);
+    service->set_keys(*ApiKeys::parse(secret + " tokens=12", "k"));
+    const net::HttpFields key = {{"authorization", "Bearer " + secret}};
+    EXPECT_EQ(ask("POST", "/v1/chat/completions", chat(), key)->status, 200);
+    EXPECT_EQ(ask("POST", "/v1/chat/completions", chat(), key)->status, 429) << i;
+  }
+}
+
 TEST_F(ServiceTest, AFullQueueIs429AndADrainingServerIs503) {
   fake.sequences = 1;
   fake.answer = [](const Request&) { return FakeEngine::Script{std::vector<int32_t>(100'000, 9), 0, 0, {}}; };
