@@ -1,7 +1,7 @@
 // A decode step that is not larger, and whose text is not longer, than those before it allocates nothing, on any
 // thread: neither the arrays of the batch nor the network nor the drafts. Scratch memory is not made by operator new:
-// it comes in pieces of a MiB (model/scratch.cpp) and would show in the heap's bytes, which the C library itself moves
-// by some tens.
+// it shows in the heap's bytes. Threads take work as they come, so each may meet its largest need after the warm-up,
+// once; what is lost in every step, or grows with it, moves the heap again and again.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -28,6 +28,7 @@ int64_t heap_bytes() {
 class Decoding {
  public:
   static constexpr int64_t kTokens = 600;
+  static constexpr int kThreads = 2;
 
   explicit Decoding(const ModelConfig& config) : config_(config), builder_(config.engram_max_ngram_size - 1) {
     for (int64_t id = 0; id < config.vocab_size; ++id) {
@@ -79,7 +80,7 @@ class Decoding {
 
   ModelConfig config_;
   Backend backend_ = *open_backend("cpu");
-  std::unique_ptr<Queue> queue_ = std::move(*backend_.open_queue(2));
+  std::unique_ptr<Queue> queue_ = std::move(*backend_.open_queue(kThreads));
   std::vector<int32_t> token_map_;
   std::optional<MemoryCheckpoint> weights_;
   std::optional<Checkpoint> checkpoint_;
@@ -109,10 +110,12 @@ void expect_no_allocations(const ModelConfig& config) {
     heap[i] = heap_bytes();
     decoding.step(i % 2 == 0 ? 1 : 6);
   }
+  int moves = 0;
   for (int i = 1; i <= kSteps; ++i) {
     EXPECT_EQ(allocations[i], allocations[0]) << "step " << i;
-    EXPECT_LT(heap[i] - heap[0], int64_t(1) << 20) << "step " << i;
+    moves += heap[i] != heap[i - 1];
   }
+  EXPECT_LE(moves, Decoding::kThreads) << "from " << heap[0] << " to " << heap[kSteps] << " bytes";
 }
 
 TEST(SteadyStep, AllocatesNothing) { expect_no_allocations(*preset_config("mini-random")); }
