@@ -28,8 +28,9 @@ std::vector<KernelBenchRow> rows_of(const MachinePeaks& p) {
   add("memory, large pages", p.memory_read, p.memory_large_pages, "memory", "");
   rows.back().pages = "large";
   add("l3", p.l3_read, p.l3, "cache", "");
-  add("l2", p.l2_read, p.l2, "cache", "");
-  add("l1", p.l1_read, p.l1, "cache", "");
+  // A device has one cache that keeps something between kernels; the others were not read.
+  if (p.l2_read > 0) add("l2", p.l2_read, p.l2, "cache", "");
+  if (p.l1_read > 0) add("l1", p.l1_read, p.l1, "cache", "");
   add("bf16", 0, p.bf16, "compute", p.bf16_by);
   add("int8", 0, p.int8, "compute", p.int8_by);
   add("f32", 0, p.f32, "compute", p.f32_by);
@@ -132,9 +133,10 @@ std::string to_peak_table(std::span<const MachinePeaks> peaks) {
                {"int8 Gop/s", Side::right},
                {"f32 GFLOP/s", Side::right}});
   for (const MachinePeaks& p : peaks) {
+    const auto cache = [](int64_t read, double rate) { return read > 0 ? brief(1e-9 * rate) : std::string(); };
     table.add({std::to_string(p.threads), brief(1e-9 * p.memory), brief(1e-9 * p.memory_large_pages),
-               brief(1e-9 * p.l3), brief(1e-9 * p.l2), brief(1e-9 * p.l1), brief(1e-9 * p.bf16), brief(1e-9 * p.int8),
-               brief(1e-9 * p.f32)});
+               cache(p.l3_read, p.l3), cache(p.l2_read, p.l2), cache(p.l1_read, p.l1), brief(1e-9 * p.bf16),
+               brief(1e-9 * p.int8), brief(1e-9 * p.f32)});
   }
   return table.text();
 }

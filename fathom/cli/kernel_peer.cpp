@@ -29,8 +29,9 @@ void close_file(int& file) {
 }  // namespace
 
 Error KernelPeer::broken(const std::string& what) const {
-  return Error{ErrorCode::failed, what, "--peers " + command_,
-               "run it by hand to see what it says; bench/peers/kernels/run makes one that works"};
+  return Error{
+      ErrorCode::failed, what, "--peers " + command_,
+      "run it by hand to see what it says; bench/peers/kernels/run and bench/peers/cuda/run have ones that work"};
 }
 
 Result<KernelPeer> KernelPeer::start(const std::string& command) {
