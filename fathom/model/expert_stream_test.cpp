@@ -10,22 +10,13 @@
 #include <filesystem>
 #include <fstream>
 
-#include "fathom/base/philox.h"
 #include "fathom/model/make_checkpoint.h"
-#include "fathom/model/presets.h"
-#include "fathom/model/single_sequence.h"
+#include "fathom/model/text_under_test.h"
 
 namespace fathom {
 namespace {
 
-// The golden configuration with experts of 209 KB, so that a resident one is many pages.
-ModelConfig wide_experts() {
-  ModelConfig config = *preset_config("tiny");
-  config.moe_intermediate_size = 1024;
-  return config;
-}
-
-constexpr int64_t kExpert = 208'896 + 8192;  // 3 x 128 x 1024 weights, and pages cut at both ends
+constexpr int64_t kExpert = 208'896 + 8192;  // of wide_experts(), and pages cut at both ends
 
 Placement in_files(const std::optional<StreamOptions>& stream) {
   if (!stream) return {};
@@ -46,32 +37,11 @@ class ExpertStream : public testing::Test {
     ThreadPool pool(2);
     const auto made = make_checkpoint(folder_, config, {.seed = 3}, pool);
     ASSERT_TRUE(made.ok()) << to_string(made.error());
-    for (int64_t id = 0; id < config.vocab_size; ++id) {
-      token_map_.push_back(int32_t(id % config.engram_compressed_vocab_size));
-    }
+    token_map_ = token_map_of(config);
   }
 
-  // Logits of a prompt in pieces of `chunk`, of tokens after it, and of drafts.
   std::vector<float> run(Model& model, int64_t tokens, int64_t chunk) {
-    auto sequence = std::move(*SingleSequence::open(model, *queue_, backend_.memory, tokens + 16));
-    sequence.begin(ReplayMode::off, tokens);
-    std::vector<float> out;
-    const auto keep = [&](View<const float, 2> logits) {
-      out.insert(out.end(), logits.data, logits.data + logits.size());
-    };
-    std::vector<int32_t> ids;
-    for (uint32_t i = 0; i < uint32_t(tokens) + 8; ++i) {
-      ids.push_back(int32_t(5 + philox(9, {i, 0, 0, 0})[0] % 300));
-    }
-    for (int64_t at = 0; at < tokens; at += chunk) {
-      const int64_t last = std::min(at + chunk, tokens) - 1;
-      keep(sequence.feed(std::span(ids).subspan(size_t(at), size_t(last + 1 - at)), std::vector<int64_t>{last}));
-    }
-    for (int64_t at = tokens; at < tokens + 8; ++at) {
-      keep(sequence.feed(std::span(ids).subspan(size_t(at), 1), std::vector<int64_t>{at}));
-      keep(sequence.draft(7).logits);
-    }
-    return out;
+    return logits_of_text(model, *queue_, backend_.memory, tokens, chunk);
   }
 
   Model load(std::optional<StreamOptions> stream) {

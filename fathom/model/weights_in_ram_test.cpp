@@ -4,11 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "fathom/base/philox.h"
 #include "fathom/model/make_checkpoint.h"
 #include "fathom/model/moe/expert_slots.h"
-#include "fathom/model/presets.h"
-#include "fathom/model/single_sequence.h"
+#include "fathom/model/text_under_test.h"
 
 namespace fathom {
 namespace {
@@ -29,10 +27,7 @@ class WeightsElsewhere : public testing::TestWithParam<const char*> {
     ASSERT_TRUE(made.ok()) << to_string(made.error());
     files_ = std::move(*made);
     checkpoint_.emplace(std::move(*Checkpoint::open(files_.files())));
-    token_map_.resize(size_t(config.vocab_size));
-    for (size_t i = 0; i < token_map_.size(); ++i) {
-      token_map_[i] = int32_t(i % size_t(config.engram_compressed_vocab_size));
-    }
+    token_map_ = token_map_of(config);
   }
   Model load(const Placement& placement) {
     auto model = Model::load(*checkpoint_, *backend_, {kReferenceNumerics, token_map_, placement});
@@ -40,29 +35,8 @@ class WeightsElsewhere : public testing::TestWithParam<const char*> {
     return std::move(*model);
   }
 
-  // Logits of a prompt in pieces of `chunk`, of tokens after it, and of drafts.
   std::vector<float> run(Model& model, int64_t tokens, int64_t chunk) {
-    auto sequence = std::move(*SingleSequence::open(model, *queue_, backend_->memory, tokens + 16));
-    sequence.begin(ReplayMode::off, tokens);
-    std::vector<float> out;
-    const auto keep = [&](View<const float, 2> logits) {
-      const size_t at = out.size();
-      out.resize(at + size_t(logits.size()));
-      backend_->memory.copy(out.data() + at, logits.data, logits.size() * int64_t(sizeof(float)));
-    };
-    std::vector<int32_t> ids;
-    for (uint32_t i = 0; i < uint32_t(tokens) + 8; ++i) {
-      ids.push_back(int32_t(5 + philox(9, {i, 0, 0, 0})[0] % 300));
-    }
-    for (int64_t at = 0; at < tokens; at += chunk) {
-      const int64_t last = std::min(at + chunk, tokens) - 1;
-      keep(sequence.feed(std::span(ids).subspan(size_t(at), size_t(last + 1 - at)), std::vector<int64_t>{last}));
-    }
-    for (int64_t at = tokens; at < tokens + 8; ++at) {
-      keep(sequence.feed(std::span(ids).subspan(size_t(at), 1), std::vector<int64_t>{at}));
-      keep(sequence.draft(7).logits);
-    }
-    return out;
+    return logits_of_text(model, *queue_, backend_->memory, tokens, chunk);
   }
 
   std::optional<Backend> backend_;
@@ -71,13 +45,6 @@ class WeightsElsewhere : public testing::TestWithParam<const char*> {
   std::optional<Checkpoint> checkpoint_;
   std::vector<int32_t> token_map_;
 };
-
-// Dimensions of tiny; experts of real formats, 128 x 1024.
-ModelConfig wide_experts() {
-  ModelConfig config = *preset_config("tiny");
-  config.moe_intermediate_size = 1024;
-  return config;
-}
 
 TEST_P(WeightsElsewhere, ExpertsInSlotsGiveTheSameBitsHoweverFewThereAre) {
   const ModelConfig config = wide_experts();
