@@ -25,6 +25,9 @@ struct Queue {
   /// Returns when everything that was queued is done: before the processor reads what operations wrote, and before it
   /// writes again what they read.
   virtual void wait() {}
+  /// Takes the memory that operations need beside their operands, as far as they will (workspace.h). Nothing is queued.
+  /// Errors: out_of_memory.
+  virtual Result<void> prepare(int64_t /*workspace_bytes*/) { return {}; }
   ThreadPool pool;
   /// A row's results have the same bits in any batch. The CPU's are so in any case; without it a device may add in an
   /// order that depends on how many rows there are.

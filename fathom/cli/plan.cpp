@@ -15,6 +15,7 @@
 #include "fathom/cli/program.h"
 #include "fathom/cli/stream_speed.h"
 #include "fathom/cli/terminal.h"
+#include "fathom/engine/step_memory.h"
 #include "fathom/model/memory_plan.h"
 #include "fathom/model/moe/expert_stream.h"
 #include "fathom/model/stream_plan.h"
@@ -233,14 +234,16 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
   const int64_t mine = (plan.sequences + ranks - 1) / ranks;
   const int block = config->num_nextn_predict_layers > 0 ? config->dspark_block_size : 0;
   const int64_t drafts = parse_integer(s.engine.drafts).value_or(block);
-  const int64_t rows = s.engine.step_rows + mine * (drafts + 1);
-  const int64_t activations = activation_bytes(*config, rows, context);
-  plan.parts.push_back({"activations of a step", activations, "device"});
-  const auto workspace_of = [&](int64_t of_rows) {
-    return plan.hardware.kind == "cpu" ? 0 : product_workspace_bytes(*config, of_rows, s.engine.batch_invariant);
-  };
-  const int64_t workspace = workspace_of(rows);
-  if (workspace > 0) plan.parts.push_back({"workspace of its products", workspace, "device"});
+  LargestStep step{.prompt_rows = s.engine.step_rows,
+                   .sequences = mine,
+                   .drafts = drafts,
+                   .context = context,
+                   .batch_invariant = s.engine.batch_invariant || s.engine.sampling == "transparent",
+                   .on_device = plan.hardware.kind != "cpu"};
+  const StepMemory computing = step_memory(*config, step);
+  plan.parts.push_back({"activations of a step", computing.activations, "device"});
+  if (step.on_device) plan.parts.push_back({"workspace of its operations", computing.workspace, "device"});
+  plan.parts.push_back({"logits and sampling", computing.choosing, "device"});
   plan.limit_bytes = plan.hardware.memory_bytes;
   if (s.engine.memory_limit) plan.limit_bytes = std::min(plan.limit_bytes, s.engine.memory_limit->count);
   if (plan.placement.experts != Place::device) {
@@ -249,7 +252,7 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
   // What drivers, libraries and fragmentation take, and what must stay free.
   const int64_t reserve = plan.limit_bytes / 50;
   plan.parts.push_back({"reserve, 2 %", reserve, "device"});
-  plan.device_bytes += activations + workspace + reserve;
+  plan.device_bytes += computing.all() + reserve;
 
   const CacheSizes sizes = cache_sizes(*config);
   plan.demand = {.free_bytes = plan.limit_bytes - plan.device_bytes,
@@ -259,9 +262,8 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
                  .slot_bytes = sizes.layout.slot_bytes};
   plan.least = plan.demand;
   plan.least.sequences = 1;
-  const int64_t least_rows = s.engine.step_rows + drafts + 1;
-  plan.least.free_bytes +=
-      activations + workspace - activation_bytes(*config, least_rows, context) - workspace_of(least_rows);
+  step.sequences = 1;
+  plan.least.free_bytes += computing.all() - step_memory(*config, step).all();
   const int64_t slots = mine * sizes.layout.slot_bytes;
   const std::string each = with_commas(mine) + (mine == 1 ? " sequence" : " sequences");
   plan.parts.push_back(

@@ -12,8 +12,8 @@
 #include "fathom/engine/measure_decode.h"
 #include "fathom/engine/replay_meter.h"
 #include "fathom/engine/step_loop.h"
+#include "fathom/engine/step_memory.h"
 #include "fathom/engine/stream_series.h"
-#include "fathom/model/memory_plan.h"
 
 namespace fathom {
 namespace {
@@ -55,21 +55,22 @@ Result<void> check_options(const EngineOptions& o, int block, int64_t vocabulary
   return {};
 }
 
+StepMemory memory_of(const EngineOptions& options, const ModelConfig& config, bool device) {
+  return step_memory(config, {.prompt_rows = options.step_rows,
+                              .sequences = options.sequences,
+                              .drafts = options.drafts,
+                              .context = options.context > 0 ? options.context : config.max_position_embeddings,
+                              .batch_invariant = options.batch_invariant,
+                              .on_device = device});
+}
+
 // What caches may take: the limit, or half of what the machine has free, less what a step computes in.
 CacheQuestion question_of(const EngineOptions& options, const ModelConfig& config, const CacheLayout& layout,
-                          int64_t available, bool device) {
-  const int64_t decode_rows = int64_t(options.sequences) * (options.drafts + 1);
-  const int64_t context = options.context > 0 ? options.context : config.max_position_embeddings;
-  const int64_t rows = options.step_rows + decode_rows;
-  const int64_t computing = activation_bytes(config, rows, context) +
-                            (device ? product_workspace_bytes(config, rows, options.batch_invariant) : 0);
-  // The logits of the step and of its drafts, and what the sampler takes beside them.
-  const int64_t choosing = (decode_rows + options.sequences) * config.vocab_size * int64_t(sizeof(float)) +
-                           sampler_bytes(config.vocab_size, options.sequences, options.drafts, device);
+                          int64_t available, const StepMemory& computing) {
   CacheQuestion question;
   const int64_t share =
       options.memory_limit_bytes > 0 ? std::min(options.memory_limit_bytes, available) : available / 2;
-  question.free_bytes = share - computing - choosing;
+  question.free_bytes = share - computing.all();
   question.block_bytes = layout.block_bytes;
   question.slot_bytes = layout.slot_bytes;
   question.context = options.context;
@@ -198,7 +199,8 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   // Slots of experts in RAM have been taken; experts on disk are mapped as they come.
   const bool maps = stream && !stream->over_bus;
   const int64_t available = instruments_of(state->backend).free_bytes() - (maps ? stream->limit_bytes : 0);
-  auto plan = plan_cache(question_of(options, config, layout, available, device));
+  const StepMemory computing = memory_of(options, config, device);
+  auto plan = plan_cache(question_of(options, config, layout, available, computing));
   if (!plan) return plan.error();
   options.context = plan->context;
   if (options.most_blocks > 0) {
@@ -211,6 +213,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   state->queue = std::move(*queue);
   state->queue->batch_invariant = options.batch_invariant;
   state->queue->scaled_products = options.numerics->scaled_products;
+  if (auto prepared = state->queue->prepare(computing.workspace); !prepared) return prepared.error();
   if (device) state->clock = instruments_of(state->backend).open_clock(*state->queue);
   auto memory = CacheMemory::allocate(state->backend.memory, std::move(layout), plan->blocks, options.sequences);
   if (!memory) return memory.error();

@@ -1,11 +1,13 @@
 #include "fathom/model/memory_plan.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "fathom/backend/workspace.h"
 #include "fathom/checkpoint/tensor_spec.h"
 #include "fathom/model/attention/cache_map.h"
 #include "fathom/model/layer_plan.h"
+#include "fathom/model/step_tables.h"
 #include "fathom/model/tensor_list.h"
 
 namespace fathom {
@@ -91,22 +93,67 @@ int64_t activation_bytes(const ModelConfig& config, int64_t rows, int64_t contex
   return rows * (trunk + queries + experts) + scores;
 }
 
-int64_t product_workspace_bytes(const ModelConfig& c, int64_t rows, bool batch_invariant) {
+namespace {
+
+using Ask = std::function<void(const ProductShape&)>;
+
+void ask_experts(const ModelConfig& c, int64_t count, int64_t each, int64_t rows, const Ask& ask) {
+  const int64_t h = c.hidden_size, inner = c.moe_intermediate_size, chosen = rows * each;
+  const int64_t own = (count + c.expert_share.ranks - 1) / c.expert_share.ranks;
+  if (count == 0) return;
+  ask({.rows = rows, .assignments = chosen, .experts = own, .n = inner, .columns = h});
+  ask({.rows = chosen, .assignments = chosen, .experts = own, .n = h, .columns = inner});
+}
+
+// Products of `rows` rows: of those with as many columns, the one that takes most.
+void ask_products(const ModelConfig& c, int64_t rows, const Ask& ask) {
   const int64_t h = c.hidden_size, q = c.num_attention_heads * c.head_dim, inner = c.moe_intermediate_size;
-  const int64_t chosen = rows * c.num_experts_per_tok;
-  const int64_t experts = c.expert_share.ranks > 1
-                              ? (c.n_routed_experts + c.expert_share.ranks - 1) / c.expert_share.ranks
-                              : c.n_routed_experts;
-  const ProductShape shapes[] = {
-      {.rows = rows, .n = q, .columns = c.q_lora_rank},
-      {.rows = rows, .n = c.o_groups * c.o_lora_rank, .columns = q, .groups = c.o_groups},
-      {.rows = rows, .n = h, .columns = c.o_groups * c.o_lora_rank},
-      {.rows = rows, .n = inner, .columns = h},
-      {.rows = rows, .assignments = chosen, .experts = experts, .n = inner, .columns = h},
-      {.rows = chosen, .assignments = chosen, .experts = experts, .n = h, .columns = inner},
+  const auto plain = [&](int64_t n, int64_t columns, int64_t groups = 1, WeightKind weights = WeightKind::codes) {
+    ask({.rows = rows, .n = n, .columns = columns, .groups = groups, .weights = weights});
   };
+  plain(c.q_lora_rank, h);                                   // wq_a
+  plain(c.head_dim, h);                                      // wkv
+  plain(q, c.q_lora_rank);                                   // wq_b
+  plain(c.index_n_heads * c.index_head_dim, c.q_lora_rank);  // wq_b of the indexer
+  plain(c.o_groups * c.o_lora_rank, q, c.o_groups);          // wo_a
+  plain(h, c.o_groups * c.o_lora_rank);                      // wo_b
+  plain(inner, h);                                           // shared expert
+  plain(h, inner);
+  plain(c.vocab_size, h, 1, WeightKind::bf16);  // head; compressors and head weights of indexers: as many columns
+  if (!c.engram_layer_ids.empty()) plain(h * (c.hc_mult + 1), engram_lookups(c) * c.engram_head_dim);
+  if (c.num_nextn_predict_layers == 0) return;
+  plain(h, h * int64_t(c.dspark_target_layer_ids.size()));  // main_proj
+  plain(1, h + c.dspark_markov_rank, 1, WeightKind::bf16);  // confidence
+}
+
+// Tables of recorded steps are as wide as the next 16 blocks (step_tables.h).
+int64_t most_selected(const ModelConfig& c, int64_t rows, int64_t context) {
+  const int64_t blocks = (context + kBlockTokens - 1) / kBlockTokens + kTableBlocks - 1;
   int64_t most = 0;
-  for (const ProductShape& shape : shapes) most = std::max(most, device_workspace_bytes(shape, batch_invariant));
+  for (int64_t entries = kBlockTokens / 2; entries <= blocks * kBlockTokens; entries += kBlockTokens / 2) {
+    most = std::max(most, device_workspace_bytes(
+                              SelectShape{.rows = rows, .entries = entries, .source_block = c.candidate_block_size}));
+  }
+  return most;
+}
+
+}  // namespace
+
+int64_t step_workspace_bytes(const ModelConfig& c, const StepSizes& of) {
+  int64_t most = most_selected(c, of.rows, of.context);
+  const auto asks = [&](int64_t bytes) { most = std::max(most, bytes); };
+  const Ask ask = [&](const ProductShape& product) { asks(device_workspace_bytes(product, of.batch_invariant)); };
+  for (int64_t rows = 1; rows <= std::max(of.rows, of.drafted); ++rows) {
+    ask_products(c, rows, ask);
+    if (rows <= of.rows) ask_experts(c, c.n_routed_experts, c.num_experts_per_tok, rows, ask);
+    if (rows <= of.drafted) ask_experts(c, c.dspark_n_routed_experts, c.dspark_num_experts_per_tok, rows, ask);
+    asks(device_workspace_bytes(GateShape{.rows = rows, .experts = c.n_routed_experts, .columns = c.hidden_size},
+                                of.batch_invariant));
+  }
+  asks(device_workspace_bytes(MixShape{.rows = of.rows, .streams = c.hc_mult, .columns = c.hc_mult * c.hidden_size}));
+  for (const bool lists : {false, true}) {
+    asks(device_workspace_bytes(SampleShape{.rows = of.drawn, .vocabulary = c.vocab_size, .lists = lists}));
+  }
   return most;
 }
 

@@ -45,9 +45,18 @@ int64_t device_weight_bytes(const ModelConfig& config, const WeightPlacement& pl
 int64_t activation_bytes(const ModelConfig& config, int64_t rows, int64_t context,
                          int64_t score_limit_bytes = int64_t(1) << 30);
 
-/// Device memory that the products of one step take beside their operands: that of the greediest, since they follow
-/// each other. 1.0 GB for Flash and 8,192 rows. Batch-invariant steps have other kernels (backend.h).
-int64_t product_workspace_bytes(const ModelConfig& config, int64_t rows, bool batch_invariant);
+/// What a step may reach, as far as the workspace of its operations depends on it.
+struct StepSizes {
+  int64_t rows = 0;     // of a forward pass
+  int64_t drafted = 0;  // rows of a draft pass: the block of each sequence
+  int64_t drawn = 0;    // rows of logits that one operation draws from
+  int64_t context = 0;  // tokens of a sequence
+  bool batch_invariant = false;
+};
+/// Device memory that operations of such steps and of smaller ones take beside their operands: that of the greediest,
+/// since they follow each other (backend/workspace.h). 1.0 GB for Flash and 8,192 rows, arranged for its experts. Asks
+/// for every number of rows: some ten milliseconds.
+int64_t step_workspace_bytes(const ModelConfig& config, const StepSizes& most);
 
 /// What is left for the cache, and what is wanted of it.
 struct CacheDemand {

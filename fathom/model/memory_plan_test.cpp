@@ -76,11 +76,23 @@ TEST(Activations, GrowWithRowsAndBoundTheScores) {
   EXPECT_EQ(activation_bytes(kFlash, 8192, 1 << 20), 8192 * row + (int64_t(1) << 30));
 }
 
-// What arranging the rows of 384 experts takes, the greediest product of a prompt.
-TEST(ProductWorkspace, IsAGigabyteForAPromptOf8192Rows) {
-  EXPECT_NEAR(double(product_workspace_bytes(kFlash, 8192, false)), 1.0e9, 0.01e9);
-  EXPECT_EQ(product_workspace_bytes(kFlash, 8192, true), product_workspace_bytes(kFlash, 8192, false));
-  EXPECT_EQ(product_workspace_bytes(kFlash, 1, false), 0);
+// What arranging the rows of 384 experts takes, the greediest operation of a prompt.
+TEST(StepWorkspace, IsAGigabyteForAPromptOf8192Rows) {
+  const StepSizes prompt{.rows = 8192, .drawn = 64, .context = 131'072};
+  EXPECT_NEAR(double(step_workspace_bytes(kFlash, prompt)), 1.0e9, 0.01e9);
+  StepSizes invariant = prompt;
+  invariant.batch_invariant = true;
+  EXPECT_EQ(step_workspace_bytes(kFlash, invariant), step_workspace_bytes(kFlash, prompt));
+}
+
+TEST(StepWorkspace, OfFewRowsIsThatOfScoresAndDraws) {
+  // One row: scores of 1,048,576 entries and of those that the next 16 blocks of a table may have more, the worth of
+  // blocks of eight, counts and candidates of two choices.
+  constexpr int64_t kEntries = 1'048'576 + 15 * 128, kWorth = 525'312, kCounts = 65'792, kCandidates = 131'072;
+  EXPECT_EQ(step_workspace_bytes(kFlash, {.rows = 1, .drawn = 1, .context = 1'048'576}),
+            4 * kEntries + kWorth + kCounts + kCandidates);
+  // 256 draws with lists of laws, 517,120 bytes a row.
+  EXPECT_EQ(step_workspace_bytes(kFlash, {.rows = 1, .drawn = 256, .context = 4096}), 256 * 517'120);
 }
 
 constexpr double kGiB = double(int64_t(1) << 30);

@@ -180,7 +180,7 @@ class Plan(ProgramTest):
         self.assertEqual(less["resident_limit_bytes"], 10_000_000_000 // 18_800_640 * 18_800_640)
         self.assertLess(less["one_user"]["tokens_per_s"], one["tokens_per_s"])
         out = self.succeeds(*words, "--experts", "ram").out
-        for text in ("slots for routed experts", "workspace of its products", "needed in host memory", "over the bus",
+        for text in ("slots for routed experts", "workspace of its operations", "needed in host memory", "over the bus",
                      "The bus from host memory brings 63.0"):
             self.assertIn(text, out)
         self.fails(4, *words, "--experts", "ram", "--resident-limit", "30MB", mentions=["37,601,280"])

@@ -6,11 +6,13 @@
 #include "fathom/backend/cuda/tables.h"
 #include "fathom/backend/cuda/waits.h"
 #include "fathom/backend/cuda/workspace_moves.h"
+#include "fathom/backend/cuda/workspace_sizes.h"
 
 namespace fathom::cuda {
 namespace {
 
 std::atomic<int64_t> moves{0};
+constexpr const char* kNoWorkspace = "no memory on the GPU for the workspace of an operation: lower --step-rows";
 
 }  // namespace
 
@@ -18,34 +20,56 @@ int64_t workspace_moves() { return moves; }
 void end_recordings() { ++moves; }
 
 void Workspace::reset() {
-  if (chunks_.size() > 1) {  // the last call found out how much is needed: next time it is one piece
-    int64_t all = 0;
-    for (const Buffer& chunk : chunks_) all += chunk.bytes();
-    chunks_.clear();
-    ++moves;
-    auto chunk = allocate_device(all);
-    check(chunk.ok(), "workspace that was just freed can be had again");
-    chunks_.push_back(std::move(*chunk));
-  }
+  if (chunks_.size() > 1) replace(taken_);  // the last call found out how much is needed: next time it is one piece
   chunk_ = 0;
-  used_ = 0;
+  used_ = taken_ = 0;
+}
+
+Result<void> Workspace::prepare(int64_t bytes) {
+  reset();
+  if (holds(bytes)) return {};
+  chunks_.clear();
+  return add(bytes);
+}
+
+void Workspace::reserve(int64_t bytes) {
+  if (taken_ == 0 && !holds(bytes)) replace(bytes);
 }
 
 uint8_t* Workspace::take(int64_t bytes) {
-  const int64_t padded = (std::max<int64_t>(bytes, 1) + 255) / 256 * 256;
+  const int64_t padded = workspace_array(bytes);
+  reserve(padded);
   while (chunk_ < chunks_.size() && used_ + padded > chunks_[chunk_].bytes()) {
     ++chunk_;
     used_ = 0;
   }
-  if (chunk_ == chunks_.size()) {
-    ++moves;
-    auto chunk = allocate_device(std::max<int64_t>(padded, int64_t(16) << 20));
-    check(chunk.ok(), "no memory on the GPU for the workspace of an operation: lower --step-rows");
-    chunks_.push_back(std::move(*chunk));
-  }
+  if (chunk_ == chunks_.size()) check(add(padded).ok(), kNoWorkspace);
   uint8_t* at = chunks_[chunk_].data() + used_;
   used_ += padded;
+  taken_ += padded;
   return at;
+}
+
+// Freeing waits for all that was queued, so no kernel loses its memory.
+void Workspace::replace(int64_t bytes) {
+  const int64_t before = chunks_.empty() ? 0 : chunks_[0].bytes();
+  chunks_.clear();
+  if (add(std::max(bytes, before / 2 * 3)).ok()) return;
+  check(add(bytes).ok(), kNoWorkspace);
+}
+
+Result<void> Workspace::add(int64_t bytes) {
+  auto chunk = allocate_device(std::max(bytes, kLeastWorkspace));
+  if (!chunk) return chunk.error();
+  ++moves;
+  chunks_.push_back(std::move(*chunk));
+  return {};
+}
+
+int64_t Workspace::bytes() const {
+  int64_t all = 0;
+  for (const Buffer& chunk : chunks_) all += chunk.bytes();
+  return all;
 }
 
 DeviceQueue::~DeviceQueue() {

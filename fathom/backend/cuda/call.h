@@ -12,15 +12,28 @@
 namespace fathom::cuda {
 
 /// Device memory for one call at a time. Calls of one stream follow each other, so the next call may use it again.
+/// It is one piece, kLeastWorkspace at least (backend/workspace.h). A call that takes more than there is has several,
+/// and the next one finds a piece that is as large. Recordings hold its address, so it grows seldom: by half at least.
 class Workspace {
  public:
+  /// A new call.
   void reset();
+  /// One piece of at least so much, between two calls. Errors: out_of_memory.
+  Result<void> prepare(int64_t bytes);
+  /// The same within a call that has taken nothing yet; there is no way back, so without memory it ends the program.
+  void reserve(int64_t bytes);
   uint8_t* take(int64_t bytes);
+  int64_t bytes() const;  // that it holds now
 
  private:
+  bool holds(int64_t bytes) const { return !chunks_.empty() && chunks_[0].bytes() >= bytes; }
+  void replace(int64_t bytes);
+  Result<void> add(int64_t bytes);
+
   std::vector<Buffer> chunks_;
   size_t chunk_ = 0;
-  int64_t used_ = 0;
+  int64_t used_ = 0;   // of that chunk
+  int64_t taken_ = 0;  // by this call, in all
 };
 
 /// A queue of the cuda backend: a stream.
@@ -29,6 +42,7 @@ struct DeviceQueue : Queue {
       : Queue(1), stream(opened), counters(std::move(zeros)), instructions(of_device) {}
   ~DeviceQueue() override;
   void wait() override;
+  Result<void> prepare(int64_t workspace_bytes) override { return workspace.prepare(workspace_bytes); }
 
   static constexpr int kCounters = 1 << 16;
 
@@ -55,6 +69,9 @@ class Call {
   T* workspace(int64_t count) {
     return reinterpret_cast<T*>(queue_.workspace.take(count * int64_t(sizeof(T))));
   }
+
+  /// The sum of what this call will take of the workspace, before it does: then it is one piece.
+  void reserve(int64_t bytes) { queue_.workspace.reserve(bytes); }
 
   /// Counters of the queue; a kernel leaves them as zero as it found them.
   unsigned* counters() { return reinterpret_cast<unsigned*>(queue_.counters.data()); }

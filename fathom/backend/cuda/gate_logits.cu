@@ -9,15 +9,15 @@
 #include "fathom/backend/cuda/launch.h"
 #include "fathom/backend/cuda/product.h"
 #include "fathom/backend/cuda/tensor_core.cuh"
+#include "fathom/backend/cuda/workspace_sizes.h"
 
 namespace fathom::cuda {
 namespace {
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps, kWeightRows = 16 * kWarps;
-constexpr int kChunk = 64, kChunks = 5, kSegment = kChunk * kChunks;
+constexpr int kChunk = 64, kChunks = 5, kSegment = int(kGateSegment);
+static_assert(kSegment == kChunk * kChunks);
 constexpr int kRowBytes = kSegment * 2 + 16;  // the next row begins four banks further
-constexpr int64_t kMostSplitRows = 1024;      // 25 MB of parts
-constexpr int64_t kMostOwnRows = 2048;        // in queues that are not batch-invariant
 
 // Lane t of four has 16 neighbours of a chunk's 64 columns; step s of a chunk takes four of them.
 template <int XTiles, bool Split>
@@ -134,26 +134,25 @@ GateLogits gate_logits(Call& call, const AnyView& x, const AnyView& weight) {
     return product_of(Matrix(x), Matrix(weight),
                       AnyViewMut(reinterpret_cast<uint8_t*>(logits), DType::f32, x.rows, weight.rows), 1);
   };
-  constexpr int64_t kMostRowTiles = 65535;  // of a launch
-  const bool tensor = x.dtype == DType::bf16 && weight.dtype == DType::bf16 && fits_tensor_cores(run(nullptr)) &&
-                      x.rows <= 64 * kMostRowTiles;
-  if (!tensor || (x.rows > kMostOwnRows && !call.batch_invariant())) {
+  const bool tensor = x.dtype == DType::bf16 && weight.dtype == DType::bf16 && fits_tensor_cores(run(nullptr));
+  const GatePlan plan = gate_plan(x.rows, x.cols, tensor, call.batch_invariant());
+  if (!plan.own) {
+    call.reserve(workspace_bytes(GateShape{.rows = x.rows, .experts = weight.rows, .columns = x.cols, .tensor = tensor},
+                                 call.batch_invariant()));
     float* logits = call.workspace<float>(x.rows * weight.rows);
     run_product(call, run(logits));
     return {logits, 1};
   }
   const int64_t segments = (x.cols + kSegment - 1) / kSegment;
-  const bool split = x.rows <= kMostSplitRows;
-  const int64_t count = split ? segments : 1;
-  float* parts = call.workspace<float>(count * x.rows * weight.rows);
+  float* parts = call.workspace<float>(plan.parts * x.rows * weight.rows);
   if (x.rows <= 8) {
     launch<1, true>(call, x, weight, parts, segments);
-  } else if (split) {
+  } else if (plan.split) {
     launch<8, true>(call, x, weight, parts, segments);
   } else {
     launch<8, false>(call, x, weight, parts, segments);
   }
-  return {parts, count};
+  return {parts, plan.parts};
 }
 
 }  // namespace fathom::cuda

@@ -379,7 +379,8 @@ void launch(Call& call, const ClusterSample& all) {
 
 bool sample_by_clusters(Call& call, const ClusterSample& all) {
   constexpr int64_t kFew = int64_t(kMostBlocks) * kTeamThreads * 32;  // tokens
-  if (all.vocabulary > 2 * kFew) return false;
+  static_assert(kMostClusterTokens == 2 * kFew);
+  if (all.vocabulary > kMostClusterTokens) return false;
   const auto run = all.vocabulary <= kFew ? launch<32> : launch<64>;
   run(call, all);
   return true;

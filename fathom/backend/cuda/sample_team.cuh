@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "fathom/backend/cuda/workspace_sizes.h"
 #include "fathom/backend/run_sum.h"
 
 namespace fathom::cuda {
@@ -27,6 +28,7 @@ struct RunTable {
   double numbers[kLanes][kMostStretches];
   uint2 fields[kLanes][kMostStretches];  // field, next_field
 };
+static_assert(sizeof(RunTable) == kRunTableBytes);
 
 struct Candidate {
   uint32_t key, id, mass;

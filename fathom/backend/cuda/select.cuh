@@ -5,6 +5,7 @@
 #include "fathom/backend/cuda/device.cuh"
 #include "fathom/backend/cuda/kernels.h"
 #include "fathom/backend/cuda/launch.h"
+#include "fathom/backend/cuda/workspace_sizes.h"
 
 namespace fathom::cuda {
 
@@ -71,9 +72,6 @@ __device__ inline uint32_t score_key(float v) {
 /// Scores of `rows` rows from s.first_row on, of `sequences` sequences, over `most` entries at most, by the kernel for
 /// rows that share entries. False when these do not, or it does not fit: nothing was launched. index_scores.cu
 bool launch_index_scores(Call& call, const Selection& s, int64_t rows, int64_t most, int64_t sequences);
-
-/// Scores of a row that one block chooses from.
-constexpr int kMostDirect = 16384;
 
 /// The best entries (and blocks, of a candidate source) of `rows` rows from s.first_row on. `looks`: whether some row
 /// may have to look at its scores.

@@ -22,10 +22,11 @@ using namespace radix;
 
 constexpr int kBinShift = 19, kBins = 1 << (32 - kBinShift);  // of the counts over all scores
 constexpr int kOwn = 16, kMostCandidates = kOwn * kThreads;   // that a block chooses from
-constexpr int kStaged = 2048;                                 // candidates of a block, passed on together
-constexpr int kWindow = 1 << 18;                              // indices whose marks a block holds at once
-constexpr int kBatch = 8;                                     // loads of a thread under way
-constexpr int kSharedBytes = kWindow / 8;                     // staged candidates and bins, then the window
+static_assert(kBins == kTallyBins && kMostCandidates == kTallyCandidates);
+constexpr int kStaged = 2048;              // candidates of a block, passed on together
+constexpr int kWindow = 1 << 18;           // indices whose marks a block holds at once
+constexpr int kBatch = 8;                  // loads of a thread under way
+constexpr int kSharedBytes = kWindow / 8;  // staged candidates and bins, then the window
 
 // A row's memory for one of the two choices.
 struct Tallies {
@@ -374,7 +375,8 @@ void choose_best(Call& call, const Selection& s, int64_t rows, bool looks, const
   chunk = std::max<int64_t>(1, chunk / unit) * unit;
   tallies.chunk = int(chunk);
   const dim3 blocks_of_rows(grid((s.capacity + chunk - 1) / chunk), unsigned(rows));
-  tallies.worth_capacity = s.source ? (s.capacity / s.block_size + 8) / 4 * 4 : 0;
+  tallies.worth_capacity =
+      worth_capacity({.rows = rows, .entries = s.capacity, .source_block = s.source ? s.block_size : 0});
   tallies.worth = call.workspace<float>(rows * tallies.worth_capacity);
   const int64_t numbers = kinds * rows * (kBins + 2);
   tallies.bins = call.workspace<unsigned>(numbers);

@@ -288,11 +288,10 @@ void select_rows(Queue& queue, const SelectRows& op) {
   // The tables bound what a row may see; positions may lie where the processor cannot read them.
   const int64_t all = op.keys.blocks.shape[1] * op.keys.entries_per_block;
   const int64_t most = s.restricted ? std::min(all, int64_t(op.top_blocks) * op.block_size) : all;
-  s.capacity = (most + 7) / 8 * 8;
-  // Scores of some rows at a time: 256 MiB, and 192 KB a row for the choice among many.
-  const int64_t together =
-      std::clamp<int64_t>((int64_t(1) << 26) / std::max<int64_t>(1, most), 1, most > kMostDirect ? 512 : 32768);
-  const int64_t piece = std::min(rows, together);
+  s.capacity = score_capacity(most);
+  const int64_t piece = rows_together(rows, most);
+  call.reserve(workspace_bytes(
+      SelectShape{.rows = rows, .entries = most, .source_block = op.candidate_source ? op.block_size : 0}));
   s.scores = call.workspace<float>(piece * s.capacity);
   const bool looks = most > op.top_k || s.traced || (s.source && all > int64_t(op.top_blocks) * op.block_size);
   for (s.first_row = 0; s.first_row < rows; s.first_row += piece) {

@@ -2,11 +2,10 @@
 // The product of the stream mixes on the tensor cores. Arguments lie where kernels reach them.
 #pragma once
 #include "fathom/backend/cuda/call.h"
+#include "fathom/backend/cuda/workspace_sizes.h"
 
 namespace fathom::cuda {
 
-/// Columns of a row that one block sums; a row's segments are added in rising order.
-inline constexpr int64_t kMixTensorSegment = 1024;
 inline constexpr int64_t kMostMixOutputs = 24;
 
 /// Whether that kernel can run it: bf16 rows on addresses of 16 bytes, columns in steps of 64, at most 24 outputs.
