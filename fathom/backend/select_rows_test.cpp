@@ -140,11 +140,11 @@ TEST_P(SelectRowsTest, EqualBlocksGoToTheLowerOne) {
   EXPECT_EQ(s.selection.chosen_blocks(0), (Chosen{1, 3}));
 }
 
-// More entries than one block of a device chooses from, and than one window of its marks holds: the choice is exactly
-// the definition's. Scores all different, in a few classes of equal ones, all alike, nearly all zero or never chosen.
+// More entries than one block of a device chooses from: the choice is exactly the definition's. Scores all different,
+// in a few classes of equal ones, all alike, nearly all zero, never chosen, of all magnitudes.
 TEST_P(SelectRowsTest, ManyEntriesAreChosenExactly) {
   for (const int64_t entries : {16385, 40001, 270003}) {
-    for (const int kind : {0, 1, 2, 3, 4}) {
+    for (const int kind : {0, 1, 2, 3, 4, 5}) {
       if (entries > 100000 && kind > 1) continue;
       SCOPED_TRACE(testing::Message() << entries << " entries, kind " << kind);
       std::vector<float> score = noise(entries, uint64_t(kind));
@@ -155,6 +155,7 @@ TEST_P(SelectRowsTest, ManyEntriesAreChosenExactly) {
         if (kind == 2) v = 2.5f;
         if (kind == 3) v = i % 977 == 0 ? v + 2 : -1;
         if (kind == 4) v = i % 3 == 0 ? NAN : v;
+        if (kind == 5) v = std::ldexp(v, int(i % 151) - 75);
       }
       Simple want(entries - 1, score, 0.5f, 512), got(entries - 1, score, 0.5f, 512);
       for (Simple* s : {&want, &got}) {
@@ -294,10 +295,11 @@ TEST_P(SelectRowsTest, ARowDoesNotDependOnItsBatch) {
 // Blocks on addresses of 16 bytes, as caches have them.
 struct AlignedRandom : Random {
   static constexpr int64_t kEntries = 2000;
-  AlignedRandom(const std::vector<std::pair<int64_t, int64_t>>& pieces, int heads, int per_block)
-      : Random(pieces, kEntries, heads, 128, RowFormat::q4i, 1, 16, DType::bf16, per_block, 32) {}
+  AlignedRandom(const std::vector<std::pair<int64_t, int64_t>>& pieces, int heads, int per_block,
+                int64_t entries = kEntries)
+      : Random(pieces, entries, heads, 128, RowFormat::q4i, 1, 16, DType::bf16, per_block, 32) {}
   bool chose(int64_t row, int32_t entry) const {
-    const Chosen chosen = selection.chosen(row);
+    const auto chosen = selection.op.entries.row(row);
     return std::count(chosen.begin(), chosen.end(), entry) > 0;
   }
 };
@@ -333,6 +335,84 @@ TEST_P(SelectRowsTest, RowsThatShareEntriesHaveTheScoresThatTheyHaveAlone) {
                                batch.selection.scores.begin() + row * kEntries))
             << "row " << row << " of " << batch.rows.positions.size() << ", " << c.heads << " heads";
         EXPECT_EQ(alone.selection.chosen(0), batch.selection.chosen(row));
+        if (i > 0) continue;
+        // Candidates of its own: another way to the same scores.
+        AlignedRandom inside(c.pieces, c.heads, c.per_block);
+        SelectRows& restricted = inside.selection.op;
+        restricted.rows = op.rows, restricted.queries = op.queries, restricted.head_weights = op.head_weights;
+        restricted.keys.blocks = op.keys.blocks;
+        restricted.block_size = 8;
+        restricted.top_blocks = 60;
+        for (int32_t b = 0; b < 60; ++b) inside.selection.blocks.push_back(3 * b);
+        const int64_t visible = c.pieces[s].first + 1;
+        inside.selection.block_count = {int32_t(std::min<int64_t>(60, (visible + 23) / 24))};
+        inside.selection.run(ops(), queue, kEntries);
+        for (int64_t e = 0; e < std::min<int64_t>(visible, 1440); ++e) {
+          if (e / 8 % 3 == 0) {
+            ASSERT_EQ(inside.selection.scores[size_t(e)], alone.selection.scores[size_t(e)]) << row << ", " << e;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Numbers of the best of `choice` by value, ties to the lower, in rising order.
+Chosen best_of(const std::vector<float>& value, size_t count) {
+  Chosen chosen(value.size());
+  std::iota(chosen.begin(), chosen.end(), 0);
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [&](int32_t a, int32_t b) { return value[size_t(a)] > value[size_t(b)]; });
+  chosen.resize(std::min(count, chosen.size()));
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+// More entries than one block of a device chooses from, counted while they are scored: what is chosen is what the
+// scores say, for rows alone and together, beside rows that take all they see; and no trace of the scores changes it.
+TEST_P(SelectRowsTest, ManyEncodedEntriesAreChosenByTheirScores) {
+  constexpr int64_t kEntries = 17000;
+  using Pieces = std::vector<std::pair<int64_t, int64_t>>;
+  struct Case {
+    Pieces pieces;
+    int heads;
+  };
+  for (const Case& c : {Case{{{16990, 1}}, 32}, Case{{{16998, 2}, {8000, 2}}, 9}, Case{{{16501, 4}, {0, 2}}, 9},
+                        Case{{{16400, 6}, {495, 7}}, 9}}) {
+    for (const bool source : {false, true}) {
+      AlignedRandom random(c.pieces, c.heads, 64, kEntries);
+      SelectRows& op = random.selection.op;
+      op.top_k = 500;
+      if (source) {
+        op.block_size = 8;
+        op.top_blocks = 600;
+        op.candidate_source = true;
+      }
+      random.selection.run(ops(), queue, kEntries);
+      const int64_t rows = op.rows.rows();
+      std::vector<Chosen> chosen, blocks;
+      for (int64_t r = 0; r < rows; ++r) {
+        const auto all = random.selection.scores.begin() + r * kEntries;
+        const int64_t visible = op.rows.positions[r] + 1;
+        const std::vector<float> scores(all, all + visible);
+        chosen.push_back(random.selection.chosen(r));
+        EXPECT_EQ(chosen.back(), best_of(scores, 500)) << r;
+        if (!source) continue;
+        std::vector<float> worth;
+        for (int64_t e = 0; e < visible; e += 8) {
+          worth.push_back(*std::max_element(scores.begin() + e, scores.begin() + std::min(e + 8, visible)));
+        }
+        worth.back() = INFINITY;
+        blocks.push_back(random.selection.chosen_blocks(r));
+        EXPECT_EQ(blocks.back(), best_of(worth, 600)) << r;
+      }
+      op.scores = {};
+      random.selection.run(ops(), queue, 0);
+      for (int64_t r = 0; r < rows; ++r) {
+        EXPECT_EQ(random.selection.chosen(r), chosen[size_t(r)]) << r;
+        if (source) {
+          EXPECT_EQ(random.selection.chosen_blocks(r), blocks[size_t(r)]) << r;
+        }
       }
     }
   }

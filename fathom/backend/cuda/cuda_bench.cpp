@@ -63,6 +63,20 @@ struct Device {
     }
     return at;
   }
+  // Index entries or queries: Q4I of numbers in [-1, 1).
+  uint8_t* random_entries(int64_t count, uint64_t seed) {
+    constexpr int64_t kPiece = 16381, kChannels = 128;
+    const int64_t bytes = row_bytes(RowFormat::q4i, kChannels);
+    std::vector<uint8_t> piece(size_t(kPiece * bytes));
+    for (int64_t i = 0; i < kPiece; ++i) {
+      encode_row(RowFormat::q4i, noise(kChannels, seed + uint64_t(i)), piece.data() + i * bytes);
+    }
+    uint8_t* at = take(count * bytes);
+    for (int64_t i = 0; i < count; i += kPiece) {
+      backend->memory.copy(at + i * bytes, i == 0 ? piece.data() : at, std::min(kPiece, count - i) * bytes);
+    }
+    return at;
+  }
   uint8_t* random_bf16(int64_t count) {  // magnitudes 2^-3 to 2
     std::vector<uint16_t> values(size_t(1) << 21);
     for (size_t i = 0; i < values.size(); ++i) {
@@ -300,13 +314,13 @@ void Select(benchmark::State& state) {
   op.rows = {View<const int64_t, 1>(device.upload(positions), {rows}),
              View<const int32_t, 1>(device.upload(sequence), {rows}),
              View<const int32_t, 1>(device.upload(offsets), {rows + 1})};
-  op.queries = View<const uint8_t, 2>(device.random(rows * heads * 68, 0x7e), {rows, heads * 68});
+  op.queries = View<const uint8_t, 2>(device.random_entries(rows * heads, 1), {rows, heads * 68});
   op.head_weights = AnyView(device.random_bf16(rows * heads), DType::bf16, rows, heads);
   op.weight_scale = 0.01f;
   op.heads = int(heads);
   op.channels = int(channels);
   op.format = RowFormat::q4i;
-  op.keys = {device.random(rows * keys * 68, 0x7e), 128 * 68, 128, 68,
+  op.keys = {device.random_entries(rows * keys, 100000), 128 * 68, 128, 68,
              View<const int32_t, 2>(device.upload(tables), {rows, blocks})};
   op.top_k = 512;
   op.entries = View<int32_t, 2>(reinterpret_cast<int32_t*>(device.take(rows * 512 * 4)), {rows, 512});

@@ -6,12 +6,13 @@
 
 namespace fathom::cuda {
 
-/// Eight E2M1 codes as pairs (i, i + 4) of bf16, too small by 2^126.
+/// Eight E2M1 codes as pairs (i, i + 4) of bf16, too small by 2^126. A product puts a code's bits both where its sign
+/// and where its magnitude has to be.
 __device__ inline void widen_key(uint32_t codes, uint32_t (&pairs)[4]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const uint32_t magnitude = i < 2 ? codes << (6 - 4 * i) : codes >> (4 * i - 6);
-    pairs[i] = ((codes << (12 - 4 * i)) & 0x80008000u) | (magnitude & 0x01c001c0u);
+    const uint32_t word = i < 2 ? codes : codes >> 8;
+    pairs[i] = (i % 2 == 0 ? (word & 0x000f000fu) * 0x1040u : (word & 0x00f000f0u) * 0x104u) & 0x81c081c0u;
   }
 }
 

@@ -1,15 +1,18 @@
-// Scores of Q4I entries of 128 channels for rows of a sequence, which read the same entries: asynchronous products
-// (wgmma) of 64 entries, decoded into registers, and the queries of up to eight rows with up to 32 heads each. Exact
-// operands and the order of every sum are those of the kernel that takes a row by itself (select_rows.cu): a row's
-// score has the same bits whatever rows are beside it.
+// Scores of Q4I entries of 128 channels by asynchronous products (wgmma) of 64 entries, decoded into registers, and the
+// queries of one row, or of up to eight that read the same entries, with up to 32 heads each. Exact operands and the
+// order of every sum are the same for any number of rows and in the kernel that works without these products
+// (select_rows.cu): a row's score has the same bits whatever rows are beside it.
 //
-// A block has two warpgroups; each takes every second tile of 64 entries, which come by the copy engine in runs that
-// lie side by side, kStages tiles under way. Queries lie decoded in shared memory for all of the block's entries.
+// A block has two or four warpgroups; each takes every second or fourth tile of 128 entries, which come by the copy
+// engine in runs that lie side by side, kStages tiles under way. Queries lie decoded in shared memory for all of the
+// block's entries. Scores are counted in shared memory as they are made, and their counts added to those of their row
+// at the end (kBins, select.cuh), with what the blocks of a candidate source are worth.
 //
 // Bytes: 68 an entry for each group of rows (from the cache after the first), four for each score. Eight rows take
-// 1,024 cycles of a multiprocessor's tensor cores for 64 entries; beside them a warp has about 250 instructions that
-// decode its 16 entries and 60 for each row.
+// 1,024 cycles of a multiprocessor's tensor cores for 64 entries, one row 128; beside them a warp has about 150
+// instructions that decode its 16 entries and 70 for each row.
 #include <bit>
+#include <limits>
 
 #include "fathom/backend/cuda/index_keys.cuh"
 #include "fathom/backend/cuda/select.cuh"
@@ -19,30 +22,47 @@ namespace fathom::cuda {
 namespace {
 
 constexpr int kHeads = 32, kChannels = 128, kKeyBytes = 68, kCodeBytes = 64;
-constexpr int kTile = 64, kTileBytes = kTile * kKeyBytes, kStages = 4;
-constexpr int kGroups = 2, kThreads = 128 * kGroups;
-constexpr int kLeastRun = 8;                     // entries that lie side by side
-constexpr int kLeastKeys = 2 * kGroups * kTile;  // of a block
+constexpr int kPart = 64, kTile = 2 * kPart, kTileBytes = kTile * kKeyBytes, kStages = 2;
+constexpr int kLeastRun = 8;                       // entries that lie side by side
+constexpr int kLeastKeys = 256, kMostKeys = 8192;  // of a block
 constexpr int kFewestBlocks = 32;
 constexpr int kRowBytes = 128;
+constexpr int kSpan = 8;  // entries of a block of a candidate source
 
 template <int Rows>
-struct Shared {
-  uint8_t queries[2][Rows * kHeads * kRowBytes];  // of 64 columns each, swizzled
-  uint8_t stages[kGroups][kStages][kTileBytes];
-  float weights[Rows][kHeads];
-  int limits[Rows];  // entries that a row chooses from
-  uint64_t full[kGroups][kStages];
-};
+constexpr int kGroups = Rows > 2 ? 4 : 2;  // warpgroups of a block
 template <int Rows>
-constexpr int kSharedBytes = int(sizeof(Shared<Rows>)) + 1024;
+constexpr int kThreads = 128 * kGroups<Rows>;
+template <int Rows>
+constexpr int kBlocks = Rows == 1   ? 3
+                        : Rows == 2 ? 2
+                                    : 1;  // of a multiprocessor
+template <int Rows>
+constexpr int kTogether = Rows < 4 ? Rows : 4;  // rows of a product
+template <int Rows>
+constexpr int kParts = Rows == 1 ? 2 : 1;  // parts of a tile whose scores are finished together
+
+template <int Rows>
+struct alignas(16) Shared {
+  uint8_t queries[2][Rows * kHeads * kRowBytes];  // of 64 columns each, swizzled
+  uint8_t stages[kGroups<Rows>][kStages][kTileBytes];
+  float weights[Rows][kHeads];
+  int limits[Rows];  // entries that a row has scores of, as far as this block goes
+  int newest[Rows];  // its last block of entries
+  uint64_t full[kGroups<Rows>][kStages];
+};
+// Behind it the counts, 16 bits each: [kinds][Rows][kBins].
+static_assert(kMostKeys < 1 << 16);
+template <int Rows>
+constexpr int kSharedBytes = int(sizeof(Shared<Rows>));
 
 struct Launch {
   int64_t rows;  // of this piece
   int sequences;
   int keys_of_block;  // a multiple of kTile
   int run_shift;      // entries of a copy, as a power of two
-  int page_shift;     // entries of a page so, negative: no power of two
+  int page_shift;     // entries of a page so
+  int page_bytes;     // from a page to the next
 };
 
 // Rows that one block takes: `count` from the piece's row `first` on. None: there are fewer groups.
@@ -52,6 +72,7 @@ struct Group {
 // Group blockIdx.y of the piece's rows, Rows of one sequence or what is left of it. A whole warp.
 template <int Rows>
 __device__ Group group_of(const Selection& s, const Launch& l) {
+  if (Rows == 1) return {int(blockIdx.y), 1};
   const int lane = threadIdx.x % 32, rows = int(l.rows);
   int wanted = int(blockIdx.y);
   for (int base = 0; base < l.sequences; base += 32) {
@@ -80,7 +101,7 @@ __device__ Group group_of(const Selection& s, const Launch& l) {
 // meets the channels 32 t + 8 w + 2 h + (0, 4, 1, 5). A thread writes eight channels of a head.
 template <int Rows>
 __device__ void write_queries(const Selection& s, const Group& group, Shared<Rows>& shared) {
-  for (int i = threadIdx.x; i < Rows * kHeads * 16; i += kThreads) {
+  for (int i = threadIdx.x; i < Rows * kHeads * 16; i += kThreads<Rows>) {
     const int w = i % 4, t = i / 4 % 4, n = i / 16, row = n / kHeads, head = n % kHeads;
     const bool there = row < group.count && head < s.heads;
     const int64_t r = s.first_row + group.first + row;
@@ -99,115 +120,133 @@ __device__ void write_queries(const Selection& s, const Group& group, Shared<Row
   }
 }
 
-template <int Rows>
-__global__ void __launch_bounds__(kThreads, 1)
-    index_scores_kernel(const __grid_constant__ Selection s, const __grid_constant__ Launch l) {
-  extern __shared__ uint8_t raw[];
-  const Group group = group_of<Rows>(s, l);
-  if (group.count == 0) return;
-  const int64_t last = s.first_row + group.first + group.count - 1;  // sees the most
-  const int first = int(blockIdx.x) * l.keys_of_block, limit = int(s.choices(last));
-  if (first >= limit || s.takes_all(last)) return;
-  auto& shared = *reinterpret_cast<Shared<Rows>*>(raw + (1024 - shared_address(raw) % 1024) % 1024);
-  const int wg = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int end = min(first + l.keys_of_block, limit), tiles = (end - first + kTile - 1) / kTile;
+__device__ inline void count_score(unsigned* counts, float v) {
+  if (!(v > -INFINITY)) return;  // never chosen
+  const unsigned bin = unsigned(bin_of(v));
+  atomicAdd(&counts[bin / 2], bin % 2 == 0 ? 1u : 1u << 16);
+}
 
+// The weighted sums of this lane's heads for entries g and g + 8: of each row two numbers.
+template <int Rows>
+__device__ __forceinline__ void sum_heads(const float (&dots)[Rows * kHeads / 2], const float* weights, float* score) {
+#pragma unroll
+  for (int row = 0; row < Rows; ++row) {
+    float low[2] = {}, high[2] = {};  // by heads of even and of odd numbers
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float2 weight = *reinterpret_cast<const float2*>(&weights[row * kHeads + 8 * j]);
+      const float* dot = dots + 4 * (4 * row + j);
+      low[0] = fmaf(weight.x, above_zero(dot[0]), low[0]);
+      low[1] = fmaf(weight.y, above_zero(dot[1]), low[1]);
+      high[0] = fmaf(weight.x, above_zero(dot[2]), high[0]);
+      high[1] = fmaf(weight.y, above_zero(dot[3]), high[1]);
+    }
+    score[2 * row] = low[0] + low[1], score[2 * row + 1] = high[0] + high[1];
+  }
+}
+
+template <int Rows>
+__global__ void __launch_bounds__(kThreads<Rows>, kBlocks<Rows>)
+    index_scores_kernel(const __grid_constant__ Selection s, const __grid_constant__ Tallies tallies,
+                        const __grid_constant__ Launch l) {
+  extern __shared__ __align__(1024) uint8_t raw[];
+  constexpr int kWarpgroups = kGroups<Rows>, kRows = kTogether<Rows>, kSums = kRows * kParts<Rows>;
+  auto& shared = *reinterpret_cast<Shared<Rows>*>(raw);
+  unsigned* const counts = reinterpret_cast<unsigned*>(raw + sizeof(Shared<Rows>));
+  const int kinds = tallies.bins == nullptr ? 0 : s.source ? 2 : 1;
+  let_kernel_behind_start();
   if (threadIdx.x == 0) {
+    if (shared_address(raw) % 1024 != 0) __trap();
     for (auto& stages : shared.full) {
       for (uint64_t& barrier : stages) init_barrier(barrier, 1);
     }
     publish_barriers();
   }
-  for (int row = threadIdx.x; row < Rows; row += kThreads) {
-    shared.limits[row] = row < group.count ? int(min(int64_t(end), s.choices(s.first_row + group.first + row))) : 0;
+  for (int i = threadIdx.x; i < kinds * Rows * kBins / 8; i += kThreads<Rows>) {
+    reinterpret_cast<uint4*>(counts)[i] = make_uint4(0, 0, 0, 0);
+  }
+  wait_for_kernel_ahead();
+  const Group group = group_of<Rows>(s, l);
+  if (blockIdx.x == 0) {
+    for (int i = threadIdx.x; i < kinds * group.count; i += kThreads<Rows>) {
+      tallies.found[i / group.count * tallies.rows + group.first + i % group.count].candidates = 0;
+    }
+  }
+  if (group.count == 0) return;
+  const int64_t last = s.first_row + group.first + group.count - 1;  // sees the most
+  const int32_t* const pages = s.keys.blocks.data + s.sequence[last] * s.keys.blocks.stride[0];
+  const int first = int(blockIdx.x) * l.keys_of_block, limit = int(s.choices(last));
+  if (first >= limit || s.takes_all(last)) return;
+  const int wg = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int end = min(first + l.keys_of_block, limit), tiles = (end - first + kTile - 1) / kTile;
+
+  // Each lane of a warpgroup's first warp copies one run; behind the last one that is copied again.
+  const int run = 1 << l.run_shift, last_run = (end - 1) & ~(run - 1);
+  const bool copies = warp == 0 && lane < kTile >> l.run_shift;
+  const auto entry_at = [&](int number) {
+    return min(first + (number * kWarpgroups + wg) * kTile + lane * run, last_run);
+  };
+  const auto fetch = [&](int number, int32_t page) {
+    const int stage = number % kStages;
+    if (number * kWarpgroups + wg >= tiles) return;
+    if (lane == 0) expect_bytes(shared.full[wg][stage], kTileBytes);
+    __syncwarp();
+    if (!copies) return;
+    const int within = entry_at(number) & ((1 << l.page_shift) - 1);
+    const uint8_t* from = s.keys.base + int64_t(page) * l.page_bytes + within * kKeyBytes;
+    copy_bulk(shared_address(shared.stages[wg][stage] + lane * run * kKeyBytes), from, run * kKeyBytes,
+              shared.full[wg][stage]);
+  };
+  int32_t page = 0;  // of the next tile that is fetched: known a tile ahead
+  {
+    int32_t now[kStages];
+#pragma unroll
+    for (int number = 0; number < kStages; ++number) now[number] = copies ? pages[entry_at(number) >> l.page_shift] : 0;
+    if (copies) page = pages[entry_at(kStages) >> l.page_shift];
+    __syncthreads();  // barriers and counts are there
+#pragma unroll
+    for (int number = 0; number < kStages; ++number) {
+      if (warp == 0) fetch(number, now[number]);
+    }
+  }
+  for (int row = threadIdx.x; row < Rows; row += kThreads<Rows>) {
+    const int64_t r = s.first_row + group.first + row;
+    const int choices = row < group.count && !s.takes_all(r) ? int(s.choices(r)) : 0;
+    shared.limits[row] = min(end, choices);
+    shared.newest[row] = (choices - 1) / kSpan;
   }
   write_queries<Rows>(s, group, shared);
   publish_to_products();
   __syncthreads();
 
-  // Each lane copies one run; behind the last one that is copied again.
-  const int run = 1 << l.run_shift, per_page = s.keys.entries_per_block;
-  const int32_t* const pages = s.keys.blocks.data + s.sequence[last] * s.keys.blocks.stride[0];
-  const auto fetch = [&](int number) {
-    const int tile = number * kGroups + wg, stage = number % kStages;
-    if (warp != 0 || tile >= tiles) return;
-    if (lane == 0) expect_bytes(shared.full[wg][stage], kTileBytes);
-    __syncwarp();
-    if (lane >= kTile >> l.run_shift) return;
-    const int entry = int(s.entry_of(last, min(first + tile * kTile + lane * run, (end - 1) / run * run)));
-    const int page = l.page_shift >= 0 ? entry >> l.page_shift : entry / per_page;
-    const uint8_t* from =
-        s.keys.base + int64_t(pages[page]) * s.keys.block_stride + (entry - page * per_page) * kKeyBytes;
-    copy_bulk(shared_address(shared.stages[wg][stage] + lane * run * kKeyBytes), from, run * kKeyBytes,
-              shared.full[wg][stage]);
-  };
-  for (int number = 0; number < kStages; ++number) fetch(number);
-
   const uint64_t right[2] = {describe_tile(shared_address(shared.queries[0])),
                              describe_tile(shared_address(shared.queries[1]))};
-#pragma unroll 1
-  for (int number = 0; number * kGroups + wg < tiles; ++number) {
-    const int stage = number % kStages;
-    wait_phase(shared.full[wg][stage], uint32_t(number / kStages % 2));
-    uint32_t codes[2][4], scale[2];  // of entries g and g + 8
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const uint8_t* key = shared.stages[wg][stage] + (16 * warp + g + 8 * half) * kKeyBytes;
-#pragma unroll
-      for (int w = 0; w < 4; ++w) codes[half][w] = *reinterpret_cast<const uint32_t*>(key + 16 * t + 4 * w);
-      scale[half] = key[kCodeBytes + t];
-    }
-    meet(1 + wg, 128);
-    fetch(number + kStages);
+  float* const scores = s.scores + group.first * s.capacity;
+  float* const worth = tallies.worth + group.first * tallies.worth_capacity;
+  const float* const weights = &shared.weights[0][2 * t];
 
-    uint32_t left[8][4];
-    const bool two = __any_sync(~0u, max(scale[0], scale[1]) > kLargestSingle);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const KeyFactors factors = key_factors(scale[half]);
-#pragma unroll
-      for (int w = 0; w < 4; ++w) {
-        uint32_t pairs[4];
-        widen_key(codes[half][w], pairs);
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          uint32_t& to = left[2 * w + k / 2][half + k % 2 * 2];
-          to = times(pairs[k], factors.first);
-          if (two) to = times(to, factors.second);
-        }
-      }
-    }
-    float dots[Rows * kHeads / 2];
+  // Products of what lies in `left` by kRows rows from row_of on, and the sums over this lane's heads.
+  const auto score_rows = [&](const uint32_t(&left)[8][4], int row_of, float* score) {
+    float dots[kRows * kHeads / 2];
     begin_products();
 #pragma unroll
     for (int step = 0; step < 8; ++step) {
-      multiply_group<Rows * kHeads>(dots, left[step], right[step / 4] + uint64_t(step % 4 * 2), step > 0);
+      const uint64_t rows_of = uint64_t(row_of * kHeads * kRowBytes / 16);
+      multiply_group<kRows * kHeads>(dots, left[step], right[step / 4] + rows_of + uint64_t(step % 4 * 2), step > 0);
     }
     commit_products();
     wait_products<0>();
     hold(dots);
-
-    float score[2 * Rows];  // of entries g and g + 8 by each row: this lane's heads
-#pragma unroll
-    for (int row = 0; row < Rows; ++row) {
-      float low[2] = {}, high[2] = {};  // by heads of even and of odd numbers
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float2 weight = *reinterpret_cast<const float2*>(&shared.weights[row][8 * j + 2 * t]);
-        const float* dot = dots + 4 * (4 * row + j);
-        low[0] = fmaf(weight.x, above_zero(dot[0]), low[0]);
-        low[1] = fmaf(weight.y, above_zero(dot[1]), low[1]);
-        high[0] = fmaf(weight.x, above_zero(dot[2]), high[0]);
-        high[1] = fmaf(weight.y, above_zero(dot[3]), high[1]);
-      }
-      score[2 * row] = low[0] + low[1], score[2 * row + 1] = high[0] + high[1];
-    }
-    // Over the four lanes of an entry: each step gives half of the numbers away.
-    int at = 0;
+    sum_heads<kRows>(dots, weights + row_of * kHeads, score);
+  };
+  // From sums over this lane's heads to scores: over the four lanes of an entry, each step gives half of the numbers
+  // away. `key` is this lane's first entry.
+  const auto finish = [&](float(&score)[2 * kSums], int row_of, int key) {
+    unsigned at = 0;
 #pragma unroll
     for (int bit = 0; bit < 2; ++bit) {
       const bool upper = t >> bit & 1;
-      const int half = Rows >> bit;
+      const int half = kSums >> bit;
 #pragma unroll
       for (int i = 0; i < half; ++i) {
         float first_half = score[i], second_half = score[i + half];
@@ -215,66 +254,158 @@ __global__ void __launch_bounds__(kThreads, 1)
         score[i] =
             (upper ? second_half : first_half) + __shfl_xor_sync(~0u, upper ? first_half : second_half, 1 << bit);
       }
-      if (upper) at += half;
+      if (upper) at += unsigned(half);
     }
-    const int key = first + (number * kGroups + wg) * kTile + 16 * warp + g;
 #pragma unroll
-    for (int i = 0; i < Rows / 2; ++i) {
-      const int row = (at + i) / 2, high = (at + i) % 2, entry = key + 8 * high;
-      if (entry < shared.limits[row]) {
-        s.scores[(group.first + row) * s.capacity + entry] = score[i];
+    for (int i = 0; i < kSums / 2; ++i) {
+      const int sum = int((at + unsigned(i)) / 2), high = int((at + unsigned(i)) % 2);
+      const int row = Rows == 1 ? 0 : row_of + sum, entry = key + 8 * high + (Rows == 1 ? kPart * sum : 0);
+      const bool inside = entry < shared.limits[row];
+      unsigned* const own = counts + row * (kBins / 2);
+      if (inside) {
+        scores[row * s.capacity + entry] = score[i];
+        if (kinds > 0) count_score(own, score[i]);
+      }
+      if (kinds < 2) continue;
+      float best = inside ? score[i] : -INFINITY;  // of eight entries: those of g
+#pragma unroll
+      for (int step = 4; step < 32; step *= 2) best = fmaxf(best, __shfl_xor_sync(~0u, best, step));
+      if (inside && g == 0) {
+        const int span = int(unsigned(entry) / kSpan);
+        if (span == shared.newest[row]) best = INFINITY;  // stays
+        worth[row * tallies.worth_capacity + span] = best;
+        count_score(own + Rows * (kBins / 2), best);
       }
     }
+  };
+
+#pragma unroll 1
+  for (int number = 0; number * kWarpgroups + wg < tiles; ++number) {
+    const int stage = number % kStages, key = first + (number * kWarpgroups + wg) * kTile + 16 * warp + g;
+    const uint8_t* const own = shared.stages[wg][stage] + (16 * warp + g) * kKeyBytes;
+    wait_phase(shared.full[wg][stage], uint32_t(number / kStages % 2));
+#pragma unroll 1
+    for (int part_of = 0; part_of < 2; part_of += kParts<Rows>) {
+      float score[2 * kSums];
+#pragma unroll
+      for (int of = 0; of < kParts<Rows>; ++of) {
+        const int part = part_of + of;
+        uint32_t codes[2][4], scale[2];  // of entries g and g + 8
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const uint8_t* entry = own + (part * kPart + 8 * half) * kKeyBytes;
+#pragma unroll
+          for (int w = 0; w < 4; ++w) codes[half][w] = *reinterpret_cast<const uint32_t*>(entry + 16 * t + 4 * w);
+          scale[half] = entry[kCodeBytes + t];
+        }
+        if (part == 1) {  // all of the tile has been read
+          meet(1 + wg, 128);
+          if (warp == 0) {
+            fetch(number + kStages, page);
+            if (copies) page = pages[entry_at(number + kStages + 1) >> l.page_shift];
+          }
+          __syncwarp();
+        }
+        uint32_t left[8][4];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const uint32_t factor = key_factors(scale[half]).first;
+#pragma unroll
+          for (int w = 0; w < 4; ++w) {
+            uint32_t pairs[4];
+            widen_key(codes[half][w], pairs);
+#pragma unroll
+            for (int k = 0; k < 4; ++k) left[2 * w + k / 2][half + k % 2 * 2] = times(pairs[k], factor);
+          }
+        }
+        if (__any_sync(~0u, max(scale[0], scale[1]) > kLargestSingle)) {
+#pragma unroll
+          for (int i = 0; i < 32; ++i) {
+            uint32_t& to = left[i / 4][i % 4];
+            to = times(to, key_factors(scale[i % 2]).second);
+          }
+        }
+        if constexpr (Rows == 1) {
+          score_rows(left, 0, score + 2 * of);
+        } else {
+#pragma unroll 1
+          for (int row_of = 0; row_of < Rows; row_of += kRows) {
+            score_rows(left, row_of, score);
+            finish(score, row_of, key + part * kPart);
+          }
+        }
+      }
+      if constexpr (Rows == 1) finish(score, 0, key);
+    }
+  }
+  if (kinds == 0) return;
+  __syncthreads();
+  for (int i = threadIdx.x; i < kinds * Rows * kBins / 2; i += kThreads<Rows>) {
+    const unsigned two = counts[i];
+    const int pair = i % (kBins / 2), row = i / (kBins / 2) % Rows, kind = i / (kBins / 2) / Rows;
+    if (two != 0) tallies.count(kind, group.first + row, pair, two & 0xffff, two >> 16);
   }
 }
 
 template <int Rows>
-void launch(Call& call, const Selection& s, Launch l, int64_t most) {
-  constexpr int kBytes = kSharedBytes<Rows>, kBlocks = int(kProcessors);
+void launch(Call& call, const Selection& s, const Tallies& tallies, Launch l, int64_t most) {
+  constexpr int kBlocksAtOnce = int(kProcessors) * kBlocks<Rows>, kMostShared = 227 * 1024;
   static const cudaError_t allowed =
-      cudaFuncSetAttribute(index_scores_kernel<Rows>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+      cudaFuncSetAttribute(index_scores_kernel<Rows>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           std::min(kMostShared, kSharedBytes<Rows> + 4 * Rows * kBins));
   expect(allowed, "select_rows");
-  // All blocks at once, or many entries a block.
-  l.keys_of_block = kLeastKeys;
-  while (l.keys_of_block < 8192 && (l.rows + Rows - 1) / Rows * most > int64_t(l.keys_of_block) * kBlocks) {
+  const int kinds = tallies.bins == nullptr ? 0
+                    : s.source              ? 2
+                                            : 1,
+            bytes = kSharedBytes<Rows> + 2 * kinds * Rows * kBins;
+  check(bytes <= kMostShared, "the queries of a group of rows and their counts fit a block");
+  // All blocks at once, or many entries a block; of one row, which take less time, some times as many.
+  l.keys_of_block = std::max(kTile * kGroups<Rows>, Rows == 1 ? 2 * kLeastKeys : kLeastKeys);
+  const int64_t blocks_wanted = Rows == 1 ? 4 * kBlocksAtOnce : kBlocksAtOnce;
+  while (l.keys_of_block < kMostKeys && (l.rows + Rows - 1) / Rows * most > l.keys_of_block * blocks_wanted) {
     l.keys_of_block *= 2;
   }
   // Groups at most: each sequence may have one that is not full.
   const dim3 blocks(grid((most + l.keys_of_block - 1) / l.keys_of_block),
                     unsigned(std::min<int64_t>(l.rows, l.rows / Rows + l.sequences)));
-  index_scores_kernel<Rows><<<blocks, kThreads, kBytes, call.stream()>>>(s, l);
+  launch_early(call, index_scores_kernel<Rows>, blocks, kThreads<Rows>, bytes, s, tallies, l);
 }
 
 }  // namespace
 
-bool launch_index_scores(Call& call, const Selection& s, int64_t rows, int64_t most, int64_t sequences) {
+Scored launch_index_scores(Call& call, const Selection& s, const Tallies& given, int64_t rows, int64_t most,
+                           int64_t sequences) {
   const auto by_sixteen = [](uint64_t v) { return v % 16 == 0; };
   const int per_page = s.keys.entries_per_block;
-  // Where a row has candidates of its own, it shares nothing.
-  const int64_t shared_by = s.restricted ? 1 : rows / std::max<int64_t>(1, sequences);
-  if (shared_by < 2 || s.format != RowFormat::q4i || s.channels != kChannels || s.heads > kHeads ||
-      s.entry_bytes != kKeyBytes || s.keys.entry_bytes != kKeyBytes || per_page % kLeastRun != 0 ||
+  // A row that has candidates of its own reads them in pieces.
+  if (s.restricted || s.format != RowFormat::q4i || s.channels != kChannels || s.heads > kHeads ||
+      s.entry_bytes != kKeyBytes || s.keys.entry_bytes != kKeyBytes || per_page < kLeastRun ||
+      !std::has_single_bit(unsigned(per_page)) || s.keys.block_stride > std::numeric_limits<int>::max() ||
       !by_sixteen(reinterpret_cast<uintptr_t>(s.keys.base)) || !by_sixteen(uint64_t(s.keys.block_stride)) ||
       reinterpret_cast<uintptr_t>(s.queries) % 4 != 0 || s.query_stride % 4 != 0) {
-    return false;
+    return {};
   }
   Launch l{};
   l.rows = rows;
   l.sequences = int(sequences);
-  l.page_shift = std::has_single_bit(unsigned(per_page)) ? std::countr_zero(unsigned(per_page)) : -1;
-  l.run_shift = std::min(std::countr_zero(unsigned(per_page)), std::countr_zero(unsigned(kTile)));
-  // Eight rows together cost least, but few blocks leave most of the device idle.
+  l.page_shift = std::countr_zero(unsigned(per_page));
+  l.run_shift = std::min(l.page_shift, std::countr_zero(unsigned(kTile)));
+  l.page_bytes = int(s.keys.block_stride);
+  Tallies tallies = given;
+  if (s.source && s.block_size != kSpan) tallies.bins = nullptr;
+  // Eight rows together cost least, but few blocks leave most of the device idle; and their counts must fit.
+  const int64_t shared_by = rows / std::max<int64_t>(1, sequences);
   const auto enough = [&](int64_t together) { return rows / together * most / kLeastKeys >= kFewestBlocks; };
-  if (shared_by >= 5 && enough(8)) {
-    launch<8>(call, s, l, most);
+  if (shared_by >= 5 && enough(8) && !(s.source && tallies.bins != nullptr)) {
+    launch<8>(call, s, tallies, l, most);
   } else if (shared_by >= 3 && enough(4)) {
-    launch<4>(call, s, l, most);
-  } else if (enough(2)) {
-    launch<2>(call, s, l, most);
+    launch<4>(call, s, tallies, l, most);
+  } else if (shared_by >= 2 && enough(2)) {
+    launch<2>(call, s, tallies, l, most);
   } else {
-    return false;
+    launch<1>(call, s, tallies, l, most);
   }
-  return true;
+  return {true, tallies.bins != nullptr};
 }
 
 }  // namespace fathom::cuda

@@ -32,7 +32,7 @@ struct Selection {
   float* scores;  // workspace [rows here, capacity]
   int64_t capacity, first_row;
 
-  __device__ int64_t visible(int64_t r) const { return (positions[r] + 1) / ratio; }
+  __device__ int64_t visible(int64_t r) const { return uint32_t(positions[r] + 1) / uint32_t(ratio); }
   // How many entries row r chooses from; number i of them is entry_of(r, i), in rising order.
   __device__ int64_t choices(int64_t r) const {
     const int64_t all = visible(r);
@@ -69,13 +69,74 @@ __device__ inline uint32_t score_key(float v) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/// Scores of `rows` rows from s.first_row on, of `sequences` sequences, over `most` entries at most, by the kernel for
-/// rows that share entries. False when these do not, or it does not fit: nothing was launched. index_scores.cu
-bool launch_index_scores(Call& call, const Selection& s, int64_t rows, int64_t most, int64_t sequences);
+/// Bins that scores are counted in, rising with the score: by sign, exponent from 2^-32 to 2^32 (what lies beyond falls
+/// into the last bins) and five bits of mantissa.
+constexpr int kBins = 4096, kBinShift = 18, kHalfBins = kBins / 2;
+constexpr uint32_t kFirstMagnitude = (127u - 32) << 23;
+__device__ inline int bin_of(float v) {
+  const uint32_t last = kFirstMagnitude + (uint32_t(kHalfBins) << kBinShift) - 1;
+  const uint32_t magnitude = min(max(__float_as_uint(v) & 0x7fffffffu, kFirstMagnitude), last);
+  const int step = int((magnitude - kFirstMagnitude) >> kBinShift);
+  return v < 0 ? kHalfBins - 1 - step : kHalfBins + step;
+}
+/// The least number of a bin; all of them are above -inf. -1: of all bins.
+__device__ inline float least_of(int bin) {
+  if (bin <= 0) return __uint_as_float(0xff7fffffu);
+  if (bin == kHalfBins) return 0;
+  const int step = bin < kHalfBins ? kHalfBins - bin : bin - kHalfBins;  // of a negative bin: the one beyond it
+  const uint32_t magnitude = kFirstMagnitude + (uint32_t(step) << kBinShift);
+  return __uint_as_float(bin < kHalfBins ? (magnitude - 1) | 0x80000000u : magnitude);
+}
+/// The upper bits that the keys (score_key) of a bin have in common, kKnownBits of them; -1: of the bins that hold
+/// more.
+constexpr int kKnownBits = 32 - kBinShift;
+__device__ inline int known_bits_of(int bin) {
+  const int step = bin < kHalfBins ? kHalfBins - 1 - bin : bin - kHalfBins;
+  if (step == 0 || step == kHalfBins - 1) return -1;
+  const uint32_t bits = (kFirstMagnitude + (uint32_t(step) << kBinShift)) | 0x80000000u;
+  return int((bin < kHalfBins ? ~bits : bits) >> kBinShift);
+}
+
+/// Larger for what is chosen first: by score, then the lower index.
+__device__ inline uint64_t rank_of(uint32_t key, uint32_t index) { return uint64_t(key) << 32 | ~index; }
+
+/// What is known of a row's choice before it is made: the bin that holds the last of the wanted, and how many lie above
+/// it and in it. `candidates` counts those passed on, from zero.
+struct alignas(16) Found {
+  int bin, above, count;
+  unsigned candidates;
+};
+
+/// The memory of a choice from more scores, which several blocks share.
+struct Tallies {
+  unsigned* bins;        // [kinds, rows, kBins]; zero between choices. None: one block chooses
+  Found* found;          // [kinds, rows]
+  uint64_t* candidates;  // [kinds, rows, most candidates]: rank_of()
+  float* worth;          // [rows, worth_capacity]: of blocks of entries
+  int64_t worth_capacity;
+  int64_t rows;
+
+  // Adds to the bins 2 * pair and the next one.
+  __device__ void count(int kind, int64_t row, int pair, unsigned lower, unsigned upper) const {
+    atomicAdd(reinterpret_cast<unsigned long long*>(bins + (kind * rows + row) * kBins) + pair,
+              uint64_t(upper) << 32 | lower);
+  }
+};
+/// For up to `rows` rows at a time.
+Tallies tallies_of(Call& call, const Selection& s, int64_t rows);
+
+/// Scores of `rows` rows from s.first_row on, of `sequences` sequences, over `most` entries at most, by the kernels
+/// with asynchronous products; what is known of them goes to `tallies`. Neither: it does not fit, and nothing was
+/// launched. index_scores.cu
+struct Scored {
+  bool launched = false, counted = false;
+};
+Scored launch_index_scores(Call& call, const Selection& s, const Tallies& tallies, int64_t rows, int64_t most,
+                           int64_t sequences);
 
 /// The best entries (and blocks, of a candidate source) of `rows` rows from s.first_row on. `looks`: whether some row
-/// may have to look at its scores.
-void choose_best(Call& call, const Selection& s, int64_t rows, bool looks, const View<int32_t, 2>& entries,
-                 int32_t* count, const View<int32_t, 2>& blocks, int32_t* block_count);
+/// may have to look at its scores; `counted`: whether the kernel that made them has counted them.
+void choose_best(Call& call, const Selection& s, const Tallies& tallies, int64_t rows, bool looks, bool counted,
+                 const View<int32_t, 2>& entries, int32_t* count, const View<int32_t, 2>& blocks, int32_t* block_count);
 
 }  // namespace fathom::cuda

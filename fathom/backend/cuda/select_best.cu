@@ -1,14 +1,15 @@
 // The choice of the best scores of a row, exact, ties to the lower index; in rising order of indices.
 //   direct     up to 16,384 scores: one block has a row in registers and finds the K-th best by three levels of radix.
 // More are shared among several blocks:
-//   histogram  counts the upper 13 bits of the scores' keys (sign, exponent, four bits of mantissa), and makes a
-//   candidate
-//              source's blocks worth their best entry, counted as well.
+//   histogram  counts the scores by bins (kBins), and makes a candidate source's blocks worth their best entry, counted
+//              as well: where the kernel that made the scores has not done so (index_scores.cu).
 //   collect    each block finds in the counts the bin that holds the K-th best and passes on what lies in it or above:
-//              a few thousand candidates. The block of a row that ends last finds the exact K-th among them by two
-//              more levels of 11 and 8 bits, marks the chosen in a bitmap and writes them in order.
-// A row whose bin holds too many (scores nearly all alike) is chosen by one block in passes over all its scores.
-// Bytes: a row's scores twice, and 32 KB of counts.
+//              some hundreds of candidates, a few thousand at most.
+//   choose     a block finds the exact K-th among them by more levels of 9 bits, one mostly, and writes the chosen in
+//              order. It leaves the counts at zero.
+// A row whose bin holds too many (scores nearly all alike), or of which more than 2,048 are wanted, is chosen by one
+// block in passes over all its scores.
+// Bytes: a row's scores once more, and 16 KB of counts.
 #include <algorithm>
 
 #include "fathom/backend/cuda/block_scan.cuh"
@@ -20,39 +21,41 @@ namespace {
 
 using namespace radix;
 
-constexpr int kBinShift = 19, kBins = 1 << (32 - kBinShift);  // of the counts over all scores
-constexpr int kOwn = 16, kMostCandidates = kOwn * kThreads;   // that a block chooses from
-static_assert(kBins == kTallyBins && kMostCandidates == kTallyCandidates);
-constexpr int kStaged = 2048;              // candidates of a block, passed on together
-constexpr int kWindow = 1 << 18;           // indices whose marks a block holds at once
-constexpr int kBatch = 8;                  // loads of a thread under way
-constexpr int kSharedBytes = kWindow / 8;  // staged candidates and bins, then the window
+constexpr int kMostCandidates = int(kTallyCandidates);  // that a block chooses from
+static_assert(kBins == kTallyBins && sizeof(Found) == kTallyFound && DeviceQueue::kCounters == kMostTallyCounters);
+constexpr int kStaged = 2048;                       // candidates of a block, passed on together
+constexpr int kWindow = 1 << 18;                    // indices whose marks a block holds at once
+constexpr int kBatch = 8;                           // loads of a thread under way
+constexpr int kSharedBytes = kWindow / 8;           // bins, then the window or what is sorted
+constexpr int kBuckets = 2048, kMostSorted = 2048;  // of indices, by their upper bits
+constexpr int kNear = 2048;                         // candidates that a block holds
+constexpr int kHeld = 2;                            // times four scores of a thread under way
 
-// A row's memory for one of the two choices.
-struct Tallies {
-  unsigned* bins;     // [kinds, rows, kBins]
-  unsigned* counts;   // [kinds, rows, 2]: candidates, blocks that have ended
-  uint2* candidates;  // [kinds, rows, kMostCandidates]: key, index
-  float* worth;       // [rows, worth_capacity]
-  int64_t worth_capacity;
-  int64_t rows;
-  int chunk;  // scores of a block
-};
+__global__ void clear_kernel(uint4* numbers, int64_t count) {
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < count) numbers[i] = make_uint4(0, 0, 0, 0);
+}
 
 __global__ void __launch_bounds__(kThreads)
-    histogram_kernel(const __grid_constant__ Selection s, const __grid_constant__ Tallies tallies) {
+    histogram_kernel(const __grid_constant__ Selection s, const __grid_constant__ Tallies tallies, int chunk) {
   extern __shared__ unsigned counts[];  // [kinds][kBins]
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
   const int64_t r = s.first_row + blockIdx.y;
+  if (blockIdx.x == 0 && threadIdx.x < 2 && (threadIdx.x == 0 || s.source)) {
+    tallies.found[threadIdx.x * tallies.rows + blockIdx.y].candidates = 0;
+  }
   if (s.takes_all(r)) return;
-  const int n = int(s.choices(r)), first = int(blockIdx.x) * tallies.chunk, kinds = s.source ? 2 : 1;
+  const int n = int(s.choices(r)), first = int(blockIdx.x) * chunk, kinds = s.source ? 2 : 1;
   if (first >= n) return;
-  const int end = min(first + tallies.chunk, n), span = s.source ? s.block_size : 8;
+  const int end = min(first + chunk, n), span = s.source ? s.block_size : 8;
   for (int i = threadIdx.x; i < kinds * kBins; i += kThreads) counts[i] = 0;
   __syncthreads();
   const float* scores = s.scores + blockIdx.y * s.capacity;
   const auto tally = [&](unsigned* to, float v) {
-    const uint32_t key = score_key(v);
-    if (key != 0) atomicAdd(&to[key >> kBinShift], 1u);
+    if (v > -INFINITY) atomicAdd(&to[bin_of(v)], 1u);
   };
   for (int item = first / span + int(threadIdx.x); item * span < end; item += kThreads) {
     float best = -INFINITY;
@@ -83,9 +86,9 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < kinds * kBins; i += kThreads) {
-    if (counts[i] == 0) continue;
-    atomicAdd(&tallies.bins[(i / kBins * tallies.rows + blockIdx.y) * kBins + i % kBins], counts[i]);
+  for (int i = threadIdx.x; i < kinds * kBins / 2; i += kThreads) {
+    const unsigned lower = counts[2 * i], upper = counts[2 * i + 1];
+    if ((lower | upper) != 0) tallies.count(i / (kBins / 2), blockIdx.y, i % (kBins / 2), lower, upper);
   }
 }
 
@@ -198,34 +201,93 @@ __device__ int write_chosen(const Selection& s, const Choice& c, const Pass& pas
   return taken;
 }
 
-// The choice among the candidates of a row. `above`: how many of them lie above `bin`.
-__device__ int choose_among(const Selection& s, const Choice& c, const uint2* candidates, int count, int bin, int above,
-                            uint32_t* memory) {
-  uint2 own[kOwn];
-#pragma unroll
-  for (int j = 0; j < kOwn; ++j) {
-    const int i = j * kThreads + int(threadIdx.x);
-    own[j] = i < count ? __ldcg(candidates + i) : make_uint2(0, 0);
+// What is chosen of ranks (rank_of): those whose bits but the lower `left` are at least `prefix`.
+struct Limit {
+  uint64_t prefix = 0;
+  int left = 0;
+  __device__ bool lets(uint64_t rank) const { return rank >> left >= prefix; }
+};
+// Of the ranks that `pass` visits, `wanted` of those with the bits of `limit`; there are more.
+template <class Pass>
+__device__ Limit find_limit(const Pass& pass, Limit limit, int wanted, int* bins) {
+  constexpr int kBits = 9;
+  for (;;) {
+    const int bits = min(kBits, limit.left), left = limit.left - bits;
+    const Reached at = reach_level<kBits>(bins, wanted, [&](const auto& add) {
+      pass([&](uint64_t rank) {
+        if (limit.left == 64 || rank >> limit.left == limit.prefix) add(uint32_t(rank >> left) & ((1u << bits) - 1));
+      });
+    });
+    limit = {limit.prefix << bits | uint64_t(at.bin), left};
+    wanted -= at.above;
+    if (wanted == at.count || left == 0) return limit;
   }
-  const auto pass = [&](const auto& visit) {
-#pragma unroll
-    for (int j = 0; j < kOwn; ++j) {
-      if (j * kThreads >= count) break;
-      if (own[j].x != 0) visit(own[j].x, own[j].y);
-    }
+}
+
+// Writes the indices of the ranks that `pass` visits and the limit lets through, up to kMostSorted, in rising order: by
+// their upper bits, then by how many of those beside them are lower. Returns how many.
+template <class Pass>
+__device__ int write_sorted(const Selection& s, const Choice& c, const Pass& pass, Limit limit, int* memory) {
+  __shared__ int lanes[kWarps];
+  int* const ends = memory;               // [kBuckets]
+  int* const sorted = memory + kBuckets;  // [kMostSorted]
+  const int shift = max(0, 21 - __clz(c.n - 1));
+  static_assert(kBuckets == 1 << 11 && kBuckets % kThreads == 0);
+  constexpr int kEach = kBuckets / kThreads;
+  const auto chosen = [&](const auto& visit) {
+    pass([&](uint64_t rank) {
+      if (limit.lets(rank)) visit(int(~uint32_t(rank)));
+    });
   };
-  Threshold least;
-  if (count > c.wanted) {
-    least = find_threshold<13>(pass, uint32_t(bin), c.wanted - above, reinterpret_cast<int*>(memory));
+  for (int i = threadIdx.x; i < kBuckets; i += kThreads) ends[i] = 0;
+  __syncthreads();
+  chosen([&](int index) { atomicAdd(&ends[index >> shift], 1); });
+  __syncthreads();
+  int count[kEach], own = 0, total = 0;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) own += count[i] = ends[threadIdx.x * kEach + i];
+  int before = before_in_block(own, lanes, total);
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    ends[threadIdx.x * kEach + i] = before;  // of the buckets before, until its own have come
+    before += count[i];
   }
-  return write_chosen(s, c, pass, least, memory);
+  __syncthreads();
+  chosen([&](int index) { sorted[atomicAdd(&ends[index >> shift], 1)] = index; });
+  __syncthreads();
+#pragma unroll 1
+  for (int i = threadIdx.x; i < total; i += kThreads) {
+    const int index = sorted[i], bucket = index >> shift, end = ends[bucket];
+    int at = bucket > 0 ? ends[bucket - 1] : 0;
+#pragma unroll 1
+    for (int j = at; j < end; ++j) at += sorted[j] < index;
+    c.to[at] = name_of(s, c, index);
+  }
+  return total;
+}
+
+// The choice among the candidates of a row, of up to kMostSorted.
+__device__ int choose_among(const Selection& s, const Choice& c, const uint64_t* candidates, const Found& found,
+                            int* memory) {
+  const int count = found.above + found.count;
+  const auto pass = [&](const auto& visit) {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < count; i += kThreads) visit(candidates[i]);
+  };
+  Limit limit;
+  if (count > c.wanted) {
+    const int known = known_bits_of(found.bin);
+    limit = known < 0 ? find_limit(pass, {0, 64}, c.wanted, memory)
+                      : find_limit(pass, {uint64_t(known), 64 - kKnownBits}, c.wanted - found.above, memory);
+  }
+  return write_sorted(s, c, pass, limit, memory);
 }
 
 // What a choice has to know of its row. False: the row takes everything, which has been written.
 __device__ bool begin_choice(const Selection& s, int64_t r, bool of_blocks, const Rows<int32_t>& to, Choice& c) {
   c.row = r;
   c.of_blocks = of_blocks;
-  c.n = int(of_blocks ? (s.visible(r) + s.block_size - 1) / s.block_size : s.choices(r));
+  c.n = of_blocks ? int(uint32_t(s.visible(r) + s.block_size - 1) / uint32_t(s.block_size)) : int(s.choices(r));
   c.wanted = of_blocks ? s.top_blocks : s.top_k;
   c.to = to.row(r);
   return !s.takes_all(r);
@@ -244,6 +306,8 @@ __device__ void take_all(const Selection& s, const Choice& c, int32_t* count) {
 __global__ void __launch_bounds__(kThreads) direct_kernel(const __grid_constant__ Selection s, Rows<int32_t> entries,
                                                           int32_t* count, Rows<int32_t> blocks, int32_t* block_count) {
   extern __shared__ __align__(16) uint32_t memory[];  // kSharedBytes
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
   const bool of_blocks = blockIdx.y == 1;
   int32_t* const counts = of_blocks ? block_count : count;
   Choice c;
@@ -282,114 +346,157 @@ __global__ void __launch_bounds__(kThreads) direct_kernel(const __grid_constant_
   atomicAdd(&valid, mine);
   __syncthreads();
   Threshold least;
-  if (valid > c.wanted) least = find_threshold<0>(pass, 0, c.wanted, reinterpret_cast<int*>(memory));
+  if (valid > c.wanted) least = find_threshold(pass, c.wanted, reinterpret_cast<int*>(memory));
   end_choice(c, write_chosen(s, c, pass, least, memory), counts);
 }
 
-__global__ void __launch_bounds__(kThreads)
-    collect_kernel(const __grid_constant__ Selection s, const __grid_constant__ Tallies tallies, Rows<int32_t> entries,
-                   int32_t* count, Rows<int32_t> blocks, int32_t* block_count) {
-  extern __shared__ __align__(16) uint32_t memory[];  // kSharedBytes
+__global__ void __launch_bounds__(kThreads, 4)
+    collect_kernel(const __grid_constant__ Selection s, const __grid_constant__ Tallies tallies, int chunk) {
+  __shared__ uint64_t staged[kStaged];
   __shared__ int staged_count, place;
-  __shared__ bool last;
+  let_kernel_behind_start();
+  if (threadIdx.x == 0) staged_count = 0;
+  wait_for_kernel_ahead();
   const bool of_blocks = blockIdx.z == 1;
-  int32_t* const count_to = of_blocks ? block_count : count;
-  Choice c;
-  if (!begin_choice(s, s.first_row + blockIdx.y, of_blocks, of_blocks ? blocks : entries, c)) {
-    if (blockIdx.x == 0) take_all(s, c, count_to);
-    return;
-  }
-  c.values = of_blocks ? tallies.worth + blockIdx.y * tallies.worth_capacity : s.scores + blockIdx.y * s.capacity;
-  const int used = max(1, (c.n + tallies.chunk - 1) / tallies.chunk);
-  if (int(blockIdx.x) >= used) return;
   const int64_t slot = blockIdx.z * tallies.rows + blockIdx.y;
   const uint4* bins = reinterpret_cast<const uint4*>(tallies.bins + slot * kBins);
-  // Sixteen counts of a thread, from above.
-  uint4 four[4];
+  // Eight counts of a thread, from above.
+  static_assert(kBins == 8 * kThreads);
+  const uint4 upper = bins[kBins / 4 - 1 - int(threadIdx.x) * 2], lower = bins[kBins / 4 - 2 - int(threadIdx.x) * 2];
+  Choice c;
+  if (!begin_choice(s, s.first_row + blockIdx.y, of_blocks, {}, c)) return;
+  const int first = int(blockIdx.x) * chunk, end = min(first + chunk, c.n);
+  if (blockIdx.x > 0 && first >= c.n) return;
+  const float* values =
+      of_blocks ? tallies.worth + blockIdx.y * tallies.worth_capacity : s.scores + blockIdx.y * s.capacity;
+  float4 held[kHeld];
+  const auto load = [&](int begin) {
 #pragma unroll
-  for (int q = 0; q < 4; ++q) four[q] = bins[kBins / 4 - 1 - int(threadIdx.x) * 4 - q];
-  static_assert(kBins == 16 * kThreads);
+    for (int i = 0; i < kHeld; ++i) {
+      const int at = begin + 4 * kThreads * i;
+      if (at < end) held[i] = *reinterpret_cast<const float4*>(values + at);
+    }
+  };
+  load(first + int(threadIdx.x) * 4);
   const Reached at = reach<kBins>(c.wanted, [&](int b) {
-    const int i = kBins - 1 - int(threadIdx.x) * 16 - b;  // 0 to 15
-    const uint4 v = i < 4 ? four[0] : i < 8 ? four[1] : i < 12 ? four[2] : four[3];
+    const int i = kBins - 1 - int(threadIdx.x) * 8 - b;  // 0 to 7
+    const uint4 v = i < 4 ? upper : lower;
     return int(i % 4 == 0 ? v.w : i % 4 == 1 ? v.z : i % 4 == 2 ? v.y : v.x);
   });
-  if (at.above + at.count > kMostCandidates) {
-    if (blockIdx.x == 0) end_choice(c, choose_slowly(s, c, reinterpret_cast<int*>(memory)), count_to);
-    return;
-  }
-  const uint32_t lowest = at.bin < 0 ? 1 : max(1u, uint32_t(at.bin) << kBinShift);
+  Found& found = tallies.found[slot];
+  if (blockIdx.x == 0 && threadIdx.x == 0) found.bin = at.bin, found.above = at.above, found.count = at.count;
+  if (at.above + at.count > kMostCandidates || c.wanted > kMostSorted) return;
+  const float least = least_of(at.bin);
 
-  uint2* const staged = reinterpret_cast<uint2*>(memory);
-  uint2* const candidates = tallies.candidates + slot * kMostCandidates;
-  unsigned* const counts = tallies.counts + slot * 2;
-  if (threadIdx.x == 0) staged_count = 0;
-  __syncthreads();
-  const int first = int(blockIdx.x) * tallies.chunk, end = min(first + tallies.chunk, c.n);
-  for (int begin = first + int(threadIdx.x) * 4; begin < end; begin += 4 * kThreads) {
-    const float4 v = *reinterpret_cast<const float4*>(c.values + begin);
-    const float values[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t key = score_key(values[i]);
-      if (begin + i >= end || key < lowest) continue;
-      const int to = atomicAdd(&staged_count, 1);
-      if (to < kStaged) {
-        staged[to] = make_uint2(key, uint32_t(begin + i));
-      } else {
-        candidates[atomicAdd(&counts[0], 1u)] = make_uint2(key, uint32_t(begin + i));
-      }
+  uint64_t* const candidates = tallies.candidates + slot * kMostCandidates;
+  const auto pass_on = [&](float v, int index) {
+    if (!(v >= least) || index >= end) return;
+    const int to = atomicAdd(&staged_count, 1);
+    const uint64_t candidate = rank_of(score_key(v), uint32_t(index));
+    if (to < kStaged) {
+      staged[to] = candidate;
+    } else {
+      candidates[atomicAdd(&found.candidates, 1u)] = candidate;
     }
+  };
+  for (int begin = first + int(threadIdx.x) * 4; begin < end; begin += 4 * kThreads * kHeld) {
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      const float4 v = held[i];
+      const int index = begin + 4 * kThreads * i;
+      if (index >= end || !(fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w)) >= least)) continue;
+      pass_on(v.x, index), pass_on(v.y, index + 1), pass_on(v.z, index + 2), pass_on(v.w, index + 3);
+    }
+    load(begin + 4 * kThreads * kHeld);
   }
   __syncthreads();
   const int here = min(staged_count, kStaged);
-  if (threadIdx.x == 0) place = int(atomicAdd(&counts[0], unsigned(here)));
+  if (threadIdx.x == 0 && here > 0) place = int(atomicAdd(&found.candidates, unsigned(here)));
   __syncthreads();
   for (int i = threadIdx.x; i < here; i += kThreads) candidates[place + i] = staged[i];
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) last = atomicAdd(&counts[1], 1u) == unsigned(used) - 1;
-  __syncthreads();
-  if (!last) return;
-  __threadfence();
-  end_choice(c, choose_among(s, c, candidates, at.above + at.count, at.bin, at.above, memory), count_to);
+}
+
+__global__ void __launch_bounds__(kThreads, 2)
+    choose_kernel(const __grid_constant__ Selection s, const __grid_constant__ Tallies tallies, Rows<int32_t> entries,
+                  int32_t* count, Rows<int32_t> blocks, int32_t* block_count) {
+  extern __shared__ __align__(16) uint32_t memory[];  // kSharedBytes
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
+  const bool of_blocks = blockIdx.y == 1;
+  int32_t* const count_to = of_blocks ? block_count : count;
+  const int64_t slot = blockIdx.y * tallies.rows + blockIdx.x;
+  const Found found = tallies.found[slot];
+  Choice c;
+  if (!begin_choice(s, s.first_row + blockIdx.x, of_blocks, of_blocks ? blocks : entries, c)) {
+    return take_all(s, c, count_to);
+  }
+  c.values = of_blocks ? tallies.worth + blockIdx.x * tallies.worth_capacity : s.scores + blockIdx.x * s.capacity;
+  for (int i = threadIdx.x; i < kBins / 4; i += kThreads) {
+    reinterpret_cast<uint4*>(tallies.bins + slot * kBins)[i] = make_uint4(0, 0, 0, 0);
+  }
+  int* const numbers = reinterpret_cast<int*>(memory);
+  const int passed_on = found.above + found.count;
+  const uint64_t* candidates = tallies.candidates + slot * kMostCandidates;
+  if (passed_on > kMostCandidates || c.wanted > kMostSorted) {
+    return end_choice(c, choose_slowly(s, c, numbers), count_to);
+  }
+  uint64_t* const near = reinterpret_cast<uint64_t*>(numbers + kBuckets + kMostSorted);
+  static_assert(4 * (kBuckets + kMostSorted) + 8 * kNear <= kSharedBytes);
+  if (passed_on <= kNear) {  // each thread reads what it wrote
+#pragma unroll 1
+    for (int i = threadIdx.x; i < passed_on; i += kThreads) near[i] = candidates[i];
+    candidates = near;
+  }
+  end_choice(c, choose_among(s, c, candidates, found, numbers), count_to);
 }
 
 }  // namespace
 
-void choose_best(Call& call, const Selection& s, int64_t rows, bool looks, const View<int32_t, 2>& entries,
-                 int32_t* count, const View<int32_t, 2>& blocks, int32_t* block_count) {
+Tallies tallies_of(Call& call, const Selection& s, int64_t rows) {
+  Tallies tallies{};
+  const int64_t kinds = s.source ? 2 : 1, numbers = kinds * rows * kBins;
+  tallies.rows = rows;
+  if (s.source) {
+    tallies.worth_capacity = worth_capacity({.rows = rows, .entries = s.capacity, .source_block = s.block_size});
+    tallies.worth = call.workspace<float>(rows * tallies.worth_capacity);
+  }
+  tallies.found = call.workspace<Found>(kinds * rows);
+  tallies.candidates = call.workspace<uint64_t>(kinds * rows * kMostCandidates);
+  if (numbers <= kMostTallyCounters) {
+    tallies.bins = call.counters();  // few: they are left as they are wanted
+    return tallies;
+  }
+  tallies.bins = call.workspace<unsigned>(numbers);
+  const int64_t count = numbers / 4;
+  launch_early(call, clear_kernel, grid((count + kThreads - 1) / kThreads), kThreads, 0,
+               reinterpret_cast<uint4*>(tallies.bins), count);
+  return tallies;
+}
+
+void choose_best(Call& call, const Selection& s, const Tallies& tallies, int64_t rows, bool looks, bool counted,
+                 const View<int32_t, 2>& entries, int32_t* count, const View<int32_t, 2>& blocks,
+                 int32_t* block_count) {
   const int64_t kinds = s.source ? 2 : 1, span = s.source ? s.block_size : 8;
   const Rows<int32_t> to_entries{entries.data, entries.stride[0]}, to_blocks{blocks.data, blocks.stride[0]};
-  if (!looks || s.capacity <= kMostDirect) {
-    direct_kernel<<<dim3(grid(rows), unsigned(kinds)), kThreads, kSharedBytes, call.stream()>>>(s, to_entries, count,
-                                                                                                to_blocks, block_count);
+  if (tallies.bins == nullptr) {
+    launch_early(call, direct_kernel, dim3(grid(rows), unsigned(kinds)), kThreads, kSharedBytes, s, to_entries, count,
+                 to_blocks, block_count);
     return;
   }
-  Tallies tallies{};
-  tallies.rows = rows;
   // Chunks of whole spans and of four: enough blocks for the GPU, not more than their counts are worth.
   const int64_t unit = span % 4 == 0 ? span : span * 4;
   int64_t chunk = 2048;
   while (chunk < 16384 && rows * s.capacity > chunk * 528) chunk *= 2;
   chunk = std::max<int64_t>(1, chunk / unit) * unit;
-  tallies.chunk = int(chunk);
-  const dim3 blocks_of_rows(grid((s.capacity + chunk - 1) / chunk), unsigned(rows));
-  tallies.worth_capacity =
-      worth_capacity({.rows = rows, .entries = s.capacity, .source_block = s.source ? s.block_size : 0});
-  tallies.worth = call.workspace<float>(rows * tallies.worth_capacity);
-  const int64_t numbers = kinds * rows * (kBins + 2);
-  tallies.bins = call.workspace<unsigned>(numbers);
-  tallies.counts = tallies.bins + kinds * rows * kBins;
-  tallies.candidates = call.workspace<uint2>(kinds * rows * kMostCandidates);
-  expect(cudaMemsetAsync(tallies.bins, 0, size_t(numbers) * 4, call.stream()), "select_rows");
-  static const cudaError_t allowed =
-      cudaFuncSetAttribute(histogram_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 2 * kBins * 4);
-  expect(allowed, "select_rows");
-  const int bytes = int(kinds) * kBins * 4;
-  histogram_kernel<<<blocks_of_rows, kThreads, bytes, call.stream()>>>(s, tallies);
-  collect_kernel<<<dim3(blocks_of_rows.x, blocks_of_rows.y, unsigned(kinds)), kThreads, kSharedBytes, call.stream()>>>(
-      s, tallies, to_entries, count, to_blocks, block_count);
+  const unsigned pieces = grid((s.capacity + chunk - 1) / chunk);
+  if (!counted) {
+    launch_early(call, histogram_kernel, dim3(pieces, unsigned(rows)), kThreads, kinds * kBins * 4, s, tallies,
+                 int(chunk));
+  }
+  launch_early(call, collect_kernel, dim3(pieces, unsigned(rows), unsigned(kinds)), kThreads, 0, s, tallies,
+               int(chunk));
+  launch_early(call, choose_kernel, dim3(grid(rows), unsigned(kinds)), kThreads, kSharedBytes, s, tallies, to_entries,
+               count, to_blocks, block_count);
 }
 
 }  // namespace fathom::cuda

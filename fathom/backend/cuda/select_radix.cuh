@@ -59,10 +59,10 @@ __device__ Reached reach_level(int* bins, int wanted, const Each& each) {
 struct Threshold {
   uint32_t key = 0, last_tie = ~0u;
 };
-/// Of what `pass` visits (key, index); the upper `kKnown` bits of the threshold's key may be known: `prefix`. `wanted`
-/// counts from the best that have them; there are at least so many.
-template <int Known, class Pass>
-__device__ Threshold find_threshold(const Pass& pass, uint32_t prefix, int wanted, int* bins) {
+/// Of what `pass` visits (key, index); there are at least `wanted`.
+template <class Pass>
+__device__ Threshold find_threshold(const Pass& pass, int wanted, int* bins) {
+  uint32_t prefix = 0;
   Reached at{};
   const auto keys = [&]<int Shift, int Bits>(std::integral_constant<int, Shift>, std::integral_constant<int, Bits>) {
     at = reach_level<Bits>(bins, wanted, [&](const auto& add) {
@@ -73,15 +73,9 @@ __device__ Threshold find_threshold(const Pass& pass, uint32_t prefix, int wante
     prefix = prefix << Bits | uint32_t(at.bin);
     wanted -= at.above;
   };
-  if constexpr (Known == 0) {
-    keys(std::integral_constant<int, 21>{}, std::integral_constant<int, 11>{});
-    keys(std::integral_constant<int, 10>{}, std::integral_constant<int, 11>{});
-    keys(std::integral_constant<int, 0>{}, std::integral_constant<int, 10>{});
-  } else {
-    static_assert(Known == 13);
-    keys(std::integral_constant<int, 8>{}, std::integral_constant<int, 11>{});
-    keys(std::integral_constant<int, 0>{}, std::integral_constant<int, 8>{});
-  }
+  keys(std::integral_constant<int, 21>{}, std::integral_constant<int, 11>{});
+  keys(std::integral_constant<int, 10>{}, std::integral_constant<int, 11>{});
+  keys(std::integral_constant<int, 0>{}, std::integral_constant<int, 10>{});
   Threshold found;
   found.key = prefix;
   if (wanted < at.count) {  // the lower ones of the equal: the largest of the inverted indices

@@ -1,5 +1,5 @@
-// Scores of cached entries. Two kernels, index_scores.cu for rows that share entries, and select_best.cu for the
-// choice.
+// Scores of cached entries. Two kernels, index_scores.cu for Q4I entries where the device has asynchronous products,
+// and select_best.cu for the choice.
 //   float    a block has one row and 32 entries: any format.
 //   tensor   Q4I of 128 channels: a warp has 32 entries at a time, which come through shared memory by cp.async, three
 //            times 32 under way. Keys are decoded in registers to bf16, exactly; the queries lie decoded in shared
@@ -21,6 +21,8 @@ constexpr int kFloatWarps = 8, kFloatKeys = 32;
 // A lane has a head: its dot is one sum over the channels.
 __global__ void score_float_kernel(const __grid_constant__ Selection s) {
   extern __shared__ float memory[];
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
   const int64_t r = s.first_row + blockIdx.y, first = int64_t(blockIdx.x) * kFloatKeys;
   const int64_t choices = s.choices(r);
   if (first >= choices || s.takes_all(r)) return;
@@ -57,6 +59,17 @@ constexpr int kWarps = 8, kChannels = 128, kKeyBytes = 68, kRun = 8, kRuns = 4; 
 constexpr int kRunBytes = kRun * kKeyBytes, kBatchBytes = kRuns * kRunBytes, kAhead = 3;
 constexpr int kSteps = kChannels / 16;
 
+/// Eight channels of an encoded query from 8 * `eighth` on, as pairs (i, i + 4) of bf16.
+__device__ inline void widen_query(const uint8_t* query, int eighth, uint32_t (&pairs)[4]) {
+  uint32_t codes = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) codes |= uint32_t(query[4 * eighth + i]) << 8 * i;  // may lie anywhere
+  const KeyFactors factors = key_factors(query[kChannels / 2 + eighth / 4]);
+  widen_key(codes, pairs);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) pairs[i] = times(times(pairs[i], factors.first), factors.second);
+}
+
 // A block has one row and `keys_of_block` entries from blockIdx.x * keys_of_block on. In each 32 channels, which have
 // one scale, lane t of four has eight columns at a time: step 2 w + h of the products meets the channels
 // 32 t + 8 w + 2 h + (0, 4, 1, 5).
@@ -66,6 +79,8 @@ __global__ void __launch_bounds__(32 * kWarps, MTiles <= 2 ? 3 : 2)
   extern __shared__ __align__(16) uint8_t batches[];  // [kWarps][kAhead][kBatchBytes]
   __shared__ uint4 queries[MTiles][kSteps][32];       // fragments, as the lanes want them
   __shared__ float weights[16 * MTiles];
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
   const int64_t r = s.first_row + blockIdx.y, first = int64_t(blockIdx.x) * keys_of_block;
   const int64_t choices = s.choices(r);
   if (first >= choices || s.takes_all(r)) return;
@@ -96,22 +111,19 @@ __global__ void __launch_bounds__(32 * kWarps, MTiles <= 2 ? 3 : 2)
 #pragma unroll
   for (int i = 0; i < kAhead - 1; ++i) fetch(i);
 
-  for (int i = threadIdx.x; i < MTiles * kSteps * 32; i += 32 * kWarps) {
-    const int m = i / (kSteps * 32), step = i / 32 % kSteps, at = i % 32;
-    uint32_t words[4];
+  for (int i = threadIdx.x; i < MTiles * 4 * 32; i += 32 * kWarps) {
+    const int m = i / 128, w = i / 32 % 4, at = i % 32;
+    uint32_t of_head[2][4] = {};
 #pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      const int h = 16 * m + at / 4 + 8 * (w % 2), c = 32 * (at % 4) + 8 * (step / 2) + 2 * (step % 2) + w / 2;
-      float a = 0, b = 0;
-      if (h < s.heads) {
-        const uint8_t* row = s.queries + r * s.query_stride + h * s.entry_bytes;
-        a = decode(RowFormat::q4i, row, kChannels, c);
-        b = decode(RowFormat::q4i, row, kChannels, c + 4);
-      }
-      const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
-      words[w] = *reinterpret_cast<const uint32_t*>(&pair);
+    for (int k = 0; k < 2; ++k) {
+      const int h = 16 * m + at / 4 + 8 * k;
+      if (h < s.heads) widen_query(s.queries + r * s.query_stride + h * s.entry_bytes, at % 4 * 4 + w, of_head[k]);
     }
-    queries[m][step][at] = make_uint4(words[0], words[1], words[2], words[3]);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      queries[m][2 * w + h][at] =
+          make_uint4(of_head[0][2 * h], of_head[1][2 * h], of_head[0][2 * h + 1], of_head[1][2 * h + 1]);
+    }
   }
   for (int h = threadIdx.x; h < 16 * MTiles; h += 32 * kWarps) weights[h] = h < s.heads ? s.weight(r, h) : 0.0f;
   __syncthreads();
@@ -218,22 +230,27 @@ void launch_tensor_scores(Call& call, const Selection& s, int64_t rows, int64_t 
   const unsigned per_page = unsigned(s.keys.entries_per_block);
   const int page_shift = std::has_single_bit(per_page) ? std::countr_zero(per_page) : -1;
   const dim3 blocks(grid((most + keys - 1) / keys), unsigned(rows));
-  score_tensor_kernel<MTiles><<<blocks, 32 * kWarps, kBytes, call.stream()>>>(s, int(keys), page_shift);
+  launch_early(call, score_tensor_kernel<MTiles>, blocks, 32 * kWarps, kBytes, s, int(keys), page_shift);
 }
 
-void launch_scores(Call& call, const Selection& s, int64_t rows, int64_t most, int64_t sequences) {
-  const bool warpgroups = call.instructions() == InstructionSet::sm_90a;
-  if (warpgroups && launch_index_scores(call, s, rows, most, sequences)) return;
+// Whether the scores were counted too.
+bool launch_scores(Call& call, const Selection& s, const Tallies& tallies, int64_t rows, int64_t most,
+                   int64_t sequences) {
+  if (call.instructions() == InstructionSet::sm_90a) {
+    const Scored scored = launch_index_scores(call, s, tallies, rows, most, sequences);
+    if (scored.launched) return scored.counted;
+  }
   const auto by_eight = [](uint64_t v) { return v % 8 == 0; };
   const bool runs = by_eight(reinterpret_cast<uintptr_t>(s.keys.base)) && by_eight(uint64_t(s.keys.block_stride)) &&
                     s.keys.entry_bytes == kKeyBytes && s.keys.entries_per_block % kRun == 0 &&
                     (!s.restricted || s.block_size % kRun == 0);
   if (s.format == RowFormat::q4i && runs && s.heads <= 64 && s.channels == kChannels) {
     switch ((s.heads + 15) / 16) {
-      case 1: return launch_tensor_scores<1>(call, s, rows, most);
-      case 2: return launch_tensor_scores<2>(call, s, rows, most);
-      default: return launch_tensor_scores<4>(call, s, rows, most);
+      case 1: launch_tensor_scores<1>(call, s, rows, most); break;
+      case 2: launch_tensor_scores<2>(call, s, rows, most); break;
+      default: launch_tensor_scores<4>(call, s, rows, most); break;
     }
+    return false;
   }
   const int padded = (s.heads + 31) / 32 * 32;
   const int bytes = int(sizeof(float)) * (s.channels * padded + padded + kFloatWarps * s.channels);
@@ -241,7 +258,8 @@ void launch_scores(Call& call, const Selection& s, int64_t rows, int64_t most, i
   expect(cudaFuncSetAttribute(score_float_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 * 1024),
          "select_rows");
   const dim3 blocks(grid((most + kFloatKeys - 1) / kFloatKeys), unsigned(rows));
-  score_float_kernel<<<blocks, 32 * kFloatWarps, bytes, call.stream()>>>(s);
+  launch_early(call, score_float_kernel, blocks, 32 * kFloatWarps, bytes, s);
+  return false;
 }
 
 }  // namespace
@@ -294,10 +312,11 @@ void select_rows(Queue& queue, const SelectRows& op) {
       SelectShape{.rows = rows, .entries = most, .source_block = op.candidate_source ? op.block_size : 0}));
   s.scores = call.workspace<float>(piece * s.capacity);
   const bool looks = most > op.top_k || s.traced || (s.source && all > int64_t(op.top_blocks) * op.block_size);
+  const Tallies tallies = looks && s.capacity > kMostDirect ? tallies_of(call, s, piece) : Tallies{};
   for (s.first_row = 0; s.first_row < rows; s.first_row += piece) {
     const int64_t here = std::min(piece, rows - s.first_row);
-    if (looks && most > 0) launch_scores(call, s, here, most, op.rows.begin.shape[0] - 1);
-    choose_best(call, s, here, looks, entries, count.data, blocks, block_count.data);
+    const bool counted = looks && most > 0 && launch_scores(call, s, tallies, here, most, op.rows.begin.shape[0] - 1);
+    choose_best(call, s, tallies, here, looks, counted, entries, count.data, blocks, block_count.data);
     if (s.traced) {
       trace_kernel<<<grid(here), 256, 0, call.stream()>>>(s, rows_of(scores), op.scores.shape[1]);
     }

@@ -46,9 +46,10 @@ int64_t workspace_bytes(const SelectShape& s) {
   const int64_t rows = rows_together(s.rows, s.entries), capacity = score_capacity(s.entries);
   const int64_t scores = workspace_array(rows * capacity * 4);
   if (capacity <= kMostDirect) return scores;
-  const int64_t kinds = s.source_block > 0 ? 2 : 1;
-  return scores + workspace_array(rows * worth_capacity(s) * 4) + workspace_array(kinds * rows * (kTallyBins + 2) * 4) +
-         workspace_array(kinds * rows * kTallyCandidates * 8);
+  const int64_t kinds = s.source_block > 0 ? 2 : 1, bins = kinds * rows * kTallyBins;
+  return scores + (s.source_block > 0 ? workspace_array(rows * worth_capacity(s) * 4) : 0) +
+         workspace_array(kinds * rows * kTallyFound) + workspace_array(kinds * rows * kTallyCandidates * 8) +
+         (bins > kMostTallyCounters ? workspace_array(bins * 4) : 0);
 }
 
 int64_t workspace_bytes(const SampleShape& s) {

@@ -29,9 +29,11 @@ int64_t workspace_bytes(const MixShape& mix);
 
 /// A choice among scores. Up to kMostDirect of them one block holds a row's; more have tallies.
 inline constexpr int kMostDirect = 16384;
-inline constexpr int64_t kTallyBins = 8192, kTallyCandidates = 8192;  // of a row: 4 and 8 bytes each
+inline constexpr int64_t kTallyBins = 4096, kTallyCandidates = 8192;  // of a row: 4 and 8 bytes each
+inline constexpr int64_t kTallyFound = 16;                            // bytes of a row
+inline constexpr int64_t kMostTallyCounters = 1 << 16;  // so many bins in all are the queue's counters (call.h)
 int64_t score_capacity(int64_t entries);
-/// Rows whose scores are there together: 256 MiB of scores, and 192 KB a row for tallies.
+/// Rows whose scores are there together: 256 MiB of scores, and 160 KB a row for tallies.
 int64_t rows_together(int64_t rows, int64_t entries);
 /// Blocks' worth of a row of a candidate source, in steps of four.
 int64_t worth_capacity(const SelectShape& select);

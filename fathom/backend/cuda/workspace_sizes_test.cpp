@@ -33,11 +33,12 @@ TEST(WorkspaceSizes, ASampledRowHasATableOrItsLaw) {
 
 TEST(WorkspaceSizes, ScoresOfSomeRowsAtATimeAndTalliesOfManyEntries) {
   EXPECT_EQ(workspace_bytes(SelectShape{.rows = 2, .entries = 16'384}), 2 * 16'384 * 4);
-  // 96 KB of tallies and 8 bytes.
-  EXPECT_EQ(workspace_bytes(SelectShape{.rows = 32, .entries = 131'072}), 32 * (131'072 * 4 + 98'304 + 8));
+  // 80 KB of tallies and 16 bytes; bins of few rows are the queue's counters.
+  EXPECT_EQ(workspace_bytes(SelectShape{.rows = 32, .entries = 131'072}), 32 * (131'072 * 4 + 81'920 + 16));
+  EXPECT_EQ(workspace_bytes(SelectShape{.rows = 16, .entries = 131'072}), 16 * (131'072 * 4 + 65'536 + 16));
   // A candidate source's blocks have a score each, in fours, and tallies of their own.
   EXPECT_EQ(workspace_bytes(SelectShape{.rows = 32, .entries = 131'072, .source_block = 8}),
-            32 * (131'072 * 4 + 2 * (98'304 + 8) + (16'384 + 8) * 4));
+            32 * (131'072 * 4 + 2 * (81'920 + 16) + (16'384 + 8) * 4));
   EXPECT_EQ(rows_together(8192, 16'384), 4096);
   EXPECT_EQ(rows_together(8192, 16'385), 512);
   EXPECT_EQ(rows_together(8192, 1 << 20), 64);
