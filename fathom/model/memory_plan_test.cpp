@@ -87,10 +87,10 @@ TEST(StepWorkspace, IsAGigabyteForAPromptOf8192Rows) {
 
 TEST(StepWorkspace, OfFewRowsIsThatOfScoresAndDraws) {
   // One row: scores of 1,048,576 entries and of those that the next 16 blocks of a table may have more, the worth of
-  // blocks of eight, counts and candidates of two choices.
-  constexpr int64_t kEntries = 1'048'576 + 15 * 128, kWorth = 525'312, kCounts = 65'792, kCandidates = 131'072;
+  // blocks of eight, what is found (32 bytes) and candidates of two choices; their counts are the queue's.
+  constexpr int64_t kEntries = 1'048'576 + 15 * 128, kWorth = 525'312, kFound = 256, kCandidates = 131'072;
   EXPECT_EQ(step_workspace_bytes(kFlash, {.rows = 1, .drawn = 1, .context = 1'048'576}),
-            4 * kEntries + kWorth + kCounts + kCandidates);
+            4 * kEntries + kWorth + kFound + kCandidates);
   // 256 draws with lists of laws, 517,120 bytes a row.
   EXPECT_EQ(step_workspace_bytes(kFlash, {.rows = 1, .drawn = 256, .context = 4096}), 256 * 517'120);
 }
