@@ -258,7 +258,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   }
   options.schedule_drafts = schedule;
   if (options.metrics != nullptr) loop.statistics = &state->statistics.emplace(*options.metrics, options.log);
-  if (options.metrics != nullptr) state->stream_series.emplace(*options.metrics);
+  if (options.metrics != nullptr) state->stream_series.emplace(*options.metrics, stream && stream->over_bus);
   if (options.step_log) loop.step_log = &state->step_log.emplace();
   state->options = std::move(options);
   state->loop.emplace(loop, state->port(), state->backend.ops, *state->queue);

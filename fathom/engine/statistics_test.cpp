@@ -336,6 +336,29 @@ TEST(EngineStatistics, StepsAndTokensNeitherAllocateNorFormatWhileNothingIsLogge
   EXPECT_EQ(allocations_of_this_thread(), before);
 }
 
+// Of experts in host memory a device waits, and its seconds are not known: they are not told as none.
+TEST(EngineMetrics, SecondsThatNobodyCountsAreNotTold) {
+  const auto names = [](const Metrics& metrics) {
+    std::set<std::string> out;
+    for (const MetricInfo& one : metrics.list()) out.insert(one.name);
+    return out;
+  };
+  constexpr const char* kSeconds = "fathom_engine_expert_wait_seconds_total";
+  for (const bool over_bus : {false, true}) {
+    Metrics metrics;
+    StreamSeries stream(metrics, over_bus);
+    StreamStatistics counts;
+    counts.over_bus = over_bus;
+    counts.waits = 3;
+    stream.show(counts);
+    EXPECT_EQ(names(metrics).contains(kSeconds), !over_bus);
+    EXPECT_TRUE(names(metrics).contains("fathom_engine_expert_waits_total"));
+    const std::string json = to_string(to_json(counts));
+    EXPECT_EQ(json.find("wait_seconds") != std::string::npos, !over_bus) << json;
+    EXPECT_NE(json.find("\"waits\":3"), std::string::npos) << json;
+  }
+}
+
 // docs/metrics.md has a row for each metric: | `name` | kind | labels | … |.
 TEST(EngineMetrics, AreTheOnesThatTheDocumentationExplains) {
   Metrics metrics;

@@ -11,7 +11,7 @@ constexpr int64_t StreamStatistics::*kCounts[] = {&StreamStatistics::uses,      
 
 }  // namespace
 
-StreamSeries::StreamSeries(Metrics& m) {
+StreamSeries::StreamSeries(Metrics& m, bool over_bus) {
   const auto uses = [&](const char* found) {
     return &m.counter("fathom_engine_expert_uses_total",
                       "Streamed experts that a step used, by whether they were there.", {{"found", found}});
@@ -24,7 +24,9 @@ StreamSeries::StreamSeries(Metrics& m) {
   disk_bytes_ = bytes("disk"), cache_bytes_ = bytes("page_cache"), host_bytes_ = bytes("host_memory");
   evictions_ = &m.counter("fathom_engine_expert_evictions_total", "Streamed experts that left for others.");
   waits_ = &m.counter("fathom_engine_expert_waits_total", "Times that a step waited for an expert.");
-  wait_seconds_ = &m.counter("fathom_engine_expert_wait_seconds_total", "Time that steps waited for experts.");
+  if (!over_bus) {
+    wait_seconds_ = &m.counter("fathom_engine_expert_wait_seconds_total", "Time that steps waited for experts.");
+  }
   resident_bytes_ = &m.gauge("fathom_engine_expert_resident_bytes", "Streamed experts that are in memory.");
   limit_bytes_ = &m.gauge("fathom_engine_expert_limit_bytes", "Most that may be; 0: experts are not streamed.");
 }
@@ -37,7 +39,7 @@ void StreamSeries::show(const StreamStatistics& now) {
   (now.over_bus ? host_bytes_ : cache_bytes_)->add(more.loaded_bytes - more.disk_bytes);
   evictions_->add(more.evictions);
   waits_->add(more.waits);
-  wait_seconds_->add(more.wait_seconds);
+  if (wait_seconds_ != nullptr) wait_seconds_->add(more.wait_seconds);
   resident_bytes_->set(now.resident_bytes);
   limit_bytes_->set(now.limit_bytes);
   shown_ = now;
@@ -63,8 +65,11 @@ Json to_json(const StreamStatistics& s) {
   tree.set("disk_bytes", Json::of(s.disk_bytes));
   tree.set("evictions", Json::of(s.evictions));
   tree.set("waits", Json::of(s.waits));
-  tree.set("wait_seconds", Json::of(s.wait_seconds));
-  if (s.over_bus) tree.set("guesses", Json::of(s.guesses)).set("guesses_used", Json::of(s.guesses_used));
+  if (s.over_bus) {
+    tree.set("guesses", Json::of(s.guesses)).set("guesses_used", Json::of(s.guesses_used));
+  } else {
+    tree.set("wait_seconds", Json::of(s.wait_seconds));
+  }
   tree.set("resident_bytes", Json::of(s.resident_bytes));
   tree.set("limit_bytes", Json::of(s.limit_bytes));
   return tree;
