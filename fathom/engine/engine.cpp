@@ -245,6 +245,7 @@ Result<Engine> Engine::open(const Checkpoint& checkpoint, std::span<const int32_
   loop.drafts = options.drafts;
   loop.eos_id = config.eos_token_id;
   loop.verification = options.verification;
+  loop.batch_invariant = options.batch_invariant;
   loop.token_blacklist = options.token_blacklist;
   loop.vocabulary = options.vocabulary;
   loop.grammar = options.grammar;

@@ -23,6 +23,7 @@ struct Settings {
   int drafts = 5;
   double overcommit = 0;
   bool prefix_cache = false;
+  bool batch_invariant = true;
   std::optional<grammar::Vocabulary> vocabulary = {};
   grammar::CompilePoolOptions grammar = {};
   bool asynchronous = false;
@@ -51,6 +52,7 @@ inline LoopOptions options_of(const Settings& settings) {
   out.drafts = settings.drafts;
   out.eos_id = 1;
   out.prefix_cache = settings.prefix_cache;
+  out.batch_invariant = settings.batch_invariant;
   out.vocabulary = settings.vocabulary;
   out.grammar = settings.grammar;
   out.asynchronous = settings.asynchronous;

@@ -145,6 +145,11 @@ Result<void> check_request(const Request& request, const RequestLimits& limits) 
   if (request.drafts && (*request.drafts < 0 || *request.drafts > limits.drafts)) {
     return wrong("drafts", std::to_string(*request.drafts), "0 to " + std::to_string(limits.drafts));
   }
+  // Drafts change how many rows a step has, and with them the last bits of logits where rows depend on that.
+  if (request.verification == Verification::transparent && !limits.batch_invariant) {
+    return Error{ErrorCode::usage, "transparent verification where a row's bits depend on how many rows there are",
+                 "verification", "open the engine with batch_invariant, or with transparent verification for all"};
+  }
   if (request.answers < 1 || request.answers > kMaxAnswers) {
     return wrong("answers", std::to_string(request.answers), "1 to " + std::to_string(kMaxAnswers));
   }

@@ -27,7 +27,7 @@ inline constexpr float kNoDraft = 1;  // no log-probability: the token was no ac
 
 /// How drafts are verified. Both keep the target's law. rejection: accepts most (engine.md 7.5), but the text of a seed
 /// depends on the drafts. transparent: the text of a seed is the same without drafts and with any number of them
-///
+/// which takes rows that are the same in any batch: an engine without them refuses it.
 enum class Verification { rejection, transparent };
 
 /// Order and meaning: spec/engine.md 8.1 and R-33. Source of the fields: engine.md 2.1, R-5.
@@ -123,6 +123,7 @@ struct RequestLimits {
   int drafts = 0;       // the model's block
   int32_t eos_id = 0;
   std::span<const int32_t> blacklist = {};  // tokens that no request may draw
+  bool batch_invariant = true;              // the engine's rows are: drafts change no bit
 };
 
 /// The first thing that is wrong with a request, named by its field. Errors: usage, out_of_range. Source:

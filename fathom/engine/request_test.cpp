@@ -16,6 +16,21 @@ Request good() {
   return request;
 }
 
+// R-37 promises a text that drafts do not change; drafts change how many rows a step has.
+TEST(RequestCheck, TransparentVerificationNeedsRowsThatAreTheSameInAnyBatch) {
+  Request request = good();
+  RequestLimits limits = kLimits;
+  for (const bool invariant : {true, false}) {
+    limits.batch_invariant = invariant;
+    request.verification = Verification::transparent;
+    const auto checked = check_request(request, limits);
+    EXPECT_EQ(checked.ok(), invariant);
+    EXPECT_EQ(checked.ok() ? "" : checked.error().where, invariant ? "" : "verification");
+    request.verification = Verification::rejection;
+    EXPECT_TRUE(check_request(request, limits).ok());
+  }
+}
+
 TEST(RequestCheck, APlainRequestPasses) { EXPECT_TRUE(check_request(good(), kLimits).ok()); }
 
 // Each line breaks one thing; the message says what was found and what is allowed, `where` names the field.

@@ -32,6 +32,7 @@ struct LoopOptions {
   int drafts = 0;  // of requests that do not say
   int32_t eos_id = 0;
   Verification verification = Verification::rejection;  // of requests that do not say
+  bool batch_invariant = true;                          // the queue's rows are: else transparent requests are refused
   std::vector<int32_t> token_blacklist = {};            // tokens that no request may draw
   bool prefix_cache = true;
   PrefixRoot prefix{};  // what all prefixes depend on; replay class and salt are the request's

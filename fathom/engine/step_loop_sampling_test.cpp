@@ -21,6 +21,19 @@ Request transparent(uint32_t name, uint64_t seed) {
   return request;
 }
 
+TEST(StepLoop, TransparentRequestsAreRefusedWhereDraftsChangeBits) {
+  Settings settings;
+  settings.batch_invariant = false;
+  Loop loop(settings);
+  Request request = transparent(1, 5);
+  const auto refused = loop.loop.submit(request);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::usage);
+  EXPECT_THAT(to_string(refused.error()), testing::HasSubstr("batch_invariant"));
+  request.verification = {};
+  EXPECT_FALSE(loop.answer(request).ids.empty());
+}
+
 // same seed, same text with drafts off, fixed at every number, and of random number in every round.
 TEST(StepLoop, TransparentTextDoesNotDependOnDrafts) {
   Settings settings;

@@ -7,8 +7,8 @@
 namespace fathom {
 
 Result<void> StepLoop::check_submitted(Request& request) const {
-  const RequestLimits limits{executor_.vocabulary(), options_.limits.context, std::min(executor_.block(), kMaxDrafts),
-                             options_.eos_id, options_.token_blacklist};
+  const RequestLimits limits{executor_.vocabulary(), options_.limits.context,  std::min(executor_.block(), kMaxDrafts),
+                             options_.eos_id,        options_.token_blacklist, options_.batch_invariant};
   if (auto checked = check_request(request, limits); !checked) return checked;
   if (!request.constraint) return {};
   request.sampling.ignore_eos = false;

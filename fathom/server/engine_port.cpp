@@ -26,6 +26,7 @@ EnginePort port_of(Engine& engine) {
   port.limits.context = options.context;
   port.limits.drafts = config.num_nextn_predict_layers > 0 ? std::min(config.dspark_block_size, kMaxDrafts) : 0;
   port.limits.eos_id = config.eos_token_id;
+  port.limits.batch_invariant = options.batch_invariant;
   port.limits.blacklist = options.token_blacklist;
   port.sequences = options.sequences;
   return port;
