@@ -7,6 +7,7 @@
 // Not modelled: the order of memory between proxies (fences), how sums round (they are double), and time.
 #pragma once
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -56,27 +57,26 @@ inline thread_local Index thread, block, grid;
 inline int warp() { return int(thread.x / 32); }
 inline int lane() { return int(thread.x % 32); }
 
-/// So many threads wait for each other, asleep: there are more of them than processors.
+/// So many threads wait for each other, asleep: there are more of them than processors. Without a lock, which all of
+/// them would want when they wake.
 class Meeting {
  public:
   explicit Meeting(int threads) : threads_(threads) {}
   void wait() {
-    std::unique_lock lock(mutex_);
+    const uint32_t turn = turn_;
     if (++here_ == threads_) {
       here_ = 0;
       ++turn_;
-      ended_.notify_all();
+      turn_.notify_all();
       return;
     }
-    ended_.wait(lock, [this, turn = turn_] { return turn_ != turn; });
+    while (turn_ == turn) turn_.wait(turn);
   }
 
  private:
   const int threads_;
-  int here_ = 0;
-  uint64_t turn_ = 0;
-  std::mutex mutex_;
-  std::condition_variable ended_;
+  std::atomic<int> here_ = 0;
+  std::atomic<uint32_t> turn_ = 0;
 };
 constexpr size_t kWarps = kModelThreads / 32;
 struct Meetings {
@@ -104,16 +104,16 @@ struct Barrier {
   int count = 0, pending = 0;
   int64_t bytes = 0;  // that are still to come
   uint32_t phase = 0;
+  std::condition_variable changed;
 };
 inline std::mutex mutex;
-inline std::condition_variable changed;
 inline std::map<const uint64_t*, Barrier> barriers;
 inline void settle(Barrier& barrier) {
   if (barrier.pending < 0) stop("a barrier got more arrivals than it was made for");
   if (barrier.pending > 0 || barrier.bytes != 0) return;
   barrier.phase ^= 1;
   barrier.pending = barrier.count;
-  changed.notify_all();
+  barrier.changed.notify_all();
 }
 inline void change(const uint64_t& barrier, int arrivals, int64_t bytes) {
   const std::lock_guard lock(mutex);
@@ -290,7 +290,8 @@ inline Factors factors_of(uint32_t scale_code, uint32_t lacking) {
 inline uint32_t shared_address(const uint8_t* at) { return uint32_t(at - sm100::model::memory->shared.data()); }
 inline void init_barrier(uint64_t& barrier, uint32_t arrivals) {
   const std::lock_guard lock(sm100::model::mutex);
-  sm100::model::barriers[&barrier] = {int(arrivals), int(arrivals), 0, 0};
+  sm100::model::Barrier& own = sm100::model::barriers[&barrier];
+  own.count = own.pending = int(arrivals);
 }
 inline void publish_barriers() {}
 inline void publish_to_products() {}
@@ -298,9 +299,8 @@ inline void arrive(uint64_t& barrier) { sm100::model::change(barrier, 1, 0); }
 inline void expect_bytes(uint64_t& barrier, uint32_t bytes) { sm100::model::change(barrier, 1, bytes); }
 inline void wait_phase(uint64_t& barrier, uint32_t parity) {
   std::unique_lock lock(sm100::model::mutex);
-  const sm100::model::Barrier& own = sm100::model::barriers.at(&barrier);
-  const bool in_time =
-      sm100::model::changed.wait_for(lock, std::chrono::minutes(5), [&] { return own.phase != parity; });
+  sm100::model::Barrier& own = sm100::model::barriers.at(&barrier);
+  const bool in_time = own.changed.wait_for(lock, std::chrono::minutes(5), [&] { return own.phase != parity; });
   if (!in_time) sm100::model::stop("a wait of five minutes");
 }
 inline void copy_bulk(uint32_t to, const uint8_t* from, uint32_t bytes, uint64_t& barrier) {
