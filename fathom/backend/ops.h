@@ -115,6 +115,9 @@ struct QuantizeRows {
   Turn turn = {};
 };
 
+/// Products that are `beside` the one queued just ahead have its x (and x_row and begin), as it was, and need none of
+/// its results: a device may run both together and prepare x once.
+
 /// out = x . weight^T. With `groups` > 1, block-diagonal: weight rows [g * N/groups, ...) meet the x columns
 /// [g * K, (g + 1) * K) only.                                                                   model.md 3.3, 5.5
 struct Linear {
@@ -122,6 +125,7 @@ struct Linear {
   Matrix weight;   // [N, K]: f32, bf16, f8_e4m3 (32 x 32 tiles) or f4_e2m1
   AnyViewMut out;  // [rows, N] f32 or bf16; rows may lie apart
   int groups = 1;
+  bool beside = false;
 };
 
 /// A product of which only a part is asked for: what chooses between kernels looks at the whole, so that a row's bits
@@ -138,6 +142,7 @@ struct GroupedLinear {
   std::span<const Matrix> weights;  // [experts] of [N, K]
   AnyViewMut out;                   // [assignments, N] f32 or bf16
   WholeProduct whole = {};
+  bool beside = false;
 };
 
 /// out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight.                                                 model.md 0

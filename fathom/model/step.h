@@ -81,9 +81,10 @@ inline Matrix rounded_input(Step& step, AnyView x) {
   return step.numerics.quantize_inputs ? quantized(step, x) : Matrix(x);
 }
 
-inline AnyViewMut linear(Step& step, const Matrix& x, const Matrix& weight, DType out_type) {
+/// `beside`: x is that of the product queued just ahead (Linear).
+inline AnyViewMut linear(Step& step, const Matrix& x, const Matrix& weight, DType out_type, bool beside = false) {
   const AnyViewMut out = step.scratch.rows(out_type, x.rows(), weight.rows());
-  step.ops.linear(step.queue, {x, weight, out, 1});
+  step.ops.linear(step.queue, {x, weight, out, 1, beside});
   return out;
 }
 

@@ -84,6 +84,8 @@ void DeviceQueue::wait() {
 
 Call::Call(Queue& queue, const char* operation) : queue_(static_cast<DeviceQueue&>(queue)), operation_(operation) {
   queue_.workspace.reset();
+  queue_.arranged_ahead = queue_.arranged;
+  queue_.arranged = {};
 }
 
 Call::~Call() {

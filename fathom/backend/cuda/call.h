@@ -36,6 +36,15 @@ class Workspace {
   int64_t taken_ = 0;  // by this call, in all
 };
 
+/// Rows of x as a product has put them into the workspace (arrange_tiles()): whose, and how.
+struct ArrangedRows {
+  const void *x = nullptr, *x_row = nullptr, *begin = nullptr, *at = nullptr;
+  int64_t rows = 0, columns = 0;
+  int x_rows = 0;  // of a tile
+  int order = -1;  // of columns: the weight's type
+  friend bool operator==(const ArrangedRows&, const ArrangedRows&) = default;
+};
+
 /// A queue of the cuda backend: a stream.
 struct DeviceQueue : Queue {
   DeviceQueue(cudaStream_t opened, Buffer zeros, InstructionSet of_device = InstructionSet::sm_90a)
@@ -50,6 +59,7 @@ struct DeviceQueue : Queue {
   Workspace workspace;
   Buffer counters;  // [kCounters] 32-bit counts for blocks that meet; zero between kernels
   InstructionSet instructions;
+  ArrangedRows arranged, arranged_ahead;  // by this call, and by the one before
 };
 
 class Call {
@@ -72,6 +82,12 @@ class Call {
 
   /// The sum of what this call will take of the workspace, before it does: then it is one piece.
   void reserve(int64_t bytes) { queue_.workspace.reserve(bytes); }
+
+  /// Whether the call just ahead has left x so; this call leaves it so for the next one.
+  bool arranged_ahead(const ArrangedRows& rows) {
+    queue_.arranged = rows;
+    return queue_.arranged_ahead == rows;
+  }
 
   /// Counters of the queue; a kernel leaves them as zero as it found them.
   unsigned* counters() { return reinterpret_cast<unsigned*>(queue_.counters.data()); }

@@ -85,7 +85,10 @@ void run_many_product(Call& call, Product p, int x_rows, WholeProduct whole) {
   if (tensor_memory && codes && call.scaled_products() && fits_few(p)) return launch_memory_product(call, p, true);
   if (tensor_memory) x_rows = kPairRowStep;
   auto* tiles = call.workspace<uint8_t>(arranged_rows(p, x_rows) * p.k * p.groups * 2);
-  arrange_tiles(call.stream(), p, x_rows, tiles);
+  const ArrangedRows rows{p.x, p.x_row, p.begin, tiles, p.rows, p.k * p.groups, x_rows, int(p.weight_type)};
+  const bool there = call.arranged_ahead(rows) && p.beside;
+  if (!there) arrange_tiles(call.stream(), p, x_rows, tiles);
+  p.beside = there && x_rows == kPairRowStep && !tensor_memory;
   p.x = tiles;
   if (tensor_memory) return launch_memory_product(call, p, false);
   switch (p.weight_type) {
@@ -150,7 +153,9 @@ void linear(Queue& queue, const Linear& op) {
   check(op.x.cols() == op.weight.cols() * op.groups, "the inputs of a product have the same columns");
   if (op.x.rows() == 0 || op.weight.rows() == 0) return;
   Call call(queue, "linear");
-  run_product(call, product_of(call.in(op.x), call.in(op.weight), call.out(op.out), op.groups));
+  Product p = product_of(call.in(op.x), call.in(op.weight), call.out(op.out), op.groups);
+  p.beside = op.beside;
+  run_product(call, p);
 }
 
 void grouped_linear(Queue& queue, const GroupedLinear& op) {
@@ -167,6 +172,7 @@ void grouped_linear(Queue& queue, const GroupedLinear& op) {
   p.begin = call.in(op.begin).data;
   p.expert_count = int(op.weights.size());
   p.experts = table.on_device;
+  p.beside = op.beside;
   // A weight that lies badly sends all of them to the kernel that reads byte by byte.
   if (!table.aligned) return launch_float_product(call, p);
   run_product(call, p, op.whole);

@@ -35,6 +35,8 @@ struct Product {
   int scale_rows = 1;
   int64_t n = 0, k = 0;
   int groups = 1;
+  // Runs with the product just ahead, which has arranged x; may not end before that one has.
+  bool beside = false;
   int parts = 0;  // of K, each summed by itself, added in rising order (sum_parts()); 0: as the kernel wants
   // result
   uint8_t* out = nullptr;

@@ -296,6 +296,7 @@ __device__ __forceinline__ void multiply_tile(const Product& p, const PairTiles&
       }
       multiply(a[q], x + 4 * q);
       if (q == 0) {
+        __syncwarp();  // all lanes have read the codes
         if (before >= 0 && lane < 2) arrive_in_block(released + 8 * before);
         before = ring.stage;
       }
@@ -308,6 +309,7 @@ __device__ __forceinline__ void multiply_tile(const Product& p, const PairTiles&
     }
   }
   wait_products<0>();
+  __syncwarp();
   if (lane < 2) arrive_in_block(released + 8 * before);
   hold(sum);
   if (tiles.parts > 1) {
@@ -356,7 +358,13 @@ __global__ void __launch_bounds__(PairShape<Type>::kThreads, 1)
     }
     publish_barriers();
   }
-  wait_for_kernel_ahead();
+  // The product beside this one began when x and all else was there, which this one needs too, and let this one start.
+  if (p.beside) {
+    __threadfence();  // what lies in this multiprocessor's cache may be older
+  } else {
+    wait_for_kernel_ahead();
+  }
+  let_kernel_behind_start();
   if (p.begin != nullptr && warp == 1) count_pair_tiles(p, starts, first_rows);
   __syncthreads();
   meet_cluster();
@@ -447,7 +455,8 @@ __global__ void __launch_bounds__(PairShape<Type>::kThreads, 1)
       }
     }
   }
-  meet_cluster();  // the other blocks' copies and arrivals come here
+  if (p.beside) wait_for_kernel_ahead();  // whoever waits for this one waits for both
+  meet_cluster();                         // the other blocks' copies and arrivals come here
 }
 
 template <DType Type>

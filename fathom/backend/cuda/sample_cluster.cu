@@ -8,6 +8,8 @@
 //   law       stays where the logits were, and is stored only if it is wanted
 //   draw      search in the running sum of the law, or the race
 // Exponentials in double are what costs: a token has one for the sum; others only those that may have a mass.
+#include <algorithm>
+
 #include "fathom/backend/cuda/block_scan.cuh"
 #include "fathom/backend/cuda/device.cuh"
 #include "fathom/backend/cuda/sample_cluster.h"
@@ -355,6 +357,21 @@ __global__ void __launch_bounds__(kTeamThreads, Held <= 32 ? 2 : 1)
   if (team.rank == 0 && threadIdx.x == 0) ids[r] = id;
 }
 
+/// Some rows of them: those whose tables are there at once, many more than clusters run at a time.
+ClusterSample part_of(const ClusterSample& all, int64_t first) {
+  ClusterSample part = all;
+  part.rows = std::min(all.rows - first, kRowsSampledAtOnce);
+  part.settings += first;
+  if (part.source != nullptr) {
+    part.source += first;
+  } else {
+    part.logits.data = part.logits.row(first);
+  }
+  if (part.ids != nullptr) part.ids += first;
+  if (part.laws.data != nullptr) part.laws.data = part.laws.row(first);
+  return part;
+}
+
 template <int Held>
 void launch(Call& call, const ClusterSample& all) {
   constexpr int64_t kOfBlock = int64_t(kTeamThreads) * Held;
@@ -366,13 +383,17 @@ void launch(Call& call, const ClusterSample& all) {
   together.id = cudaLaunchAttributeClusterDimension;
   together.val.clusterDim = {unsigned(blocks), 1, 1};
   cudaLaunchConfig_t launch{};
-  launch.gridDim = dim3(grid(all.rows * blocks));
   launch.blockDim = dim3(kTeamThreads);
   launch.dynamicSmemBytes = sizeof(TeamMemory<Held>);
   launch.stream = call.stream();
   launch.attrs = &together;
   launch.numAttrs = 1;
-  expect(cudaLaunchKernelEx(&launch, kernel, all, call.workspace<RunTable>(all.rows)), "sample");
+  RunTable* tables = call.workspace<RunTable>(std::min(all.rows, kRowsSampledAtOnce));
+  for (int64_t first = 0; first < all.rows; first += kRowsSampledAtOnce) {
+    const ClusterSample part = part_of(all, first);
+    launch.gridDim = dim3(grid(part.rows * blocks));
+    expect(cudaLaunchKernelEx(&launch, kernel, part, tables), "sample");
+  }
 }
 
 }  // namespace

@@ -54,7 +54,9 @@ int64_t workspace_bytes(const SelectShape& s) {
 
 int64_t workspace_bytes(const SampleShape& s) {
   if (s.rows == 0) return 0;
-  if (!s.lists && s.vocabulary <= kMostClusterTokens) return workspace_array(s.rows * kRunTableBytes);
+  if (!s.lists && s.vocabulary <= kMostClusterTokens) {
+    return workspace_array(std::min(s.rows, kRowsSampledAtOnce) * kRunTableBytes);
+  }
   return s.laws ? 0 : workspace_array(s.rows * s.vocabulary * 4);
 }
 

@@ -40,6 +40,7 @@ int64_t worth_capacity(const SelectShape& select);
 int64_t workspace_bytes(const SelectShape& select);
 
 inline constexpr int64_t kRunTableBytes = 208 << 10;    // of a row (sample_team.cuh)
+inline constexpr int64_t kRowsSampledAtOnce = 256;      // that have tables together
 inline constexpr int64_t kMostClusterTokens = 262'144;  // of a vocabulary that a cluster of blocks holds
 int64_t workspace_bytes(const SampleShape& sample);
 

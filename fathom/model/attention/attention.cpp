@@ -35,10 +35,10 @@ AnyViewMut attention(Step& step, const AttentionContext& context, const BlockWei
   const ModelConfig& c = step.config;
   const std::span<const float> frequencies = plan.ratio > 0 ? context.compressed : context.plain;
 
-  const Queries queries = project_queries(step, w, in.rounded, in.rows, frequencies);
   const bool same_rows = in.window_u.data == in.u.data;
-  const auto fresh = window_entries(step, w, same_rows ? in.rounded : rounded_input(step, in.window_u),
-                                    in.window_rows.positions, frequencies, context.map.format.window);
+  const AnyViewMut keys = window_rows(step, w, same_rows ? in.rounded : rounded_input(step, in.window_u));
+  const Queries queries = project_queries(step, w, in.rounded, in.rows, frequencies, same_rows);
+  const auto fresh = window_entries(step, w, keys, in.window_rows.positions, frequencies, context.map.format.window);
 
   if (plan.kv_source == layer) store_global(step, context, w, layer, plan, in.global_u, in.global_rows);
   if (plan.index_source == layer)

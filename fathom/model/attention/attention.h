@@ -47,11 +47,13 @@ struct Queries {
   Matrix low_rank;   // [rows, q_lora_rank] as it enters FP8 weights
   AnyViewMut heads;  // [rows, heads * D]
 };
+/// `beside`: u is the input of the product queued just ahead (ops.h).
 Queries project_queries(Step& step, const BlockWeights& w, const Matrix& u, const RowSet& rows,
-                        std::span<const float> frequencies);
+                        std::span<const float> frequencies, bool beside);
 
-/// Window entries of rows, encoded as the cache keeps them: [rows, entry bytes].
-View<uint8_t, 2> window_entries(Step& step, const BlockWeights& w, const Matrix& u, View<const int64_t, 1> positions,
+/// Keys of rows, [rows, D], and the same as the cache keeps them: normed, turned and encoded, [rows, entry bytes].
+AnyViewMut window_rows(Step& step, const BlockWeights& w, const Matrix& u);
+View<uint8_t, 2> window_entries(Step& step, const BlockWeights& w, AnyView rows, View<const int64_t, 1> positions,
                                 std::span<const float> frequencies, RowFormat format);
 
 /// [rows, heads * D] attention output -> [rows, H]: turns it back, group projection, output projection. `o` may be

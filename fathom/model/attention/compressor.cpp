@@ -39,7 +39,7 @@ AnyViewMut pooled_latents(Step& step, const AttentionContext& context, const Blo
   const int64_t d = step.config.head_dim;
   const AnyViewMut raw = step.scratch.rows(DType::f32, u.rows, 2 * d);
   step.ops.linear(step.queue, {Matrix(u), w.compressor->wkv, raw.columns(0, d), 1});
-  step.ops.linear(step.queue, {Matrix(u), w.compressor->wgate, raw.columns(d, d), 1});
+  step.ops.linear(step.queue, {Matrix(u), w.compressor->wgate, raw.columns(d, d), 1, true});
   const RingRegion state = context.cache.ring(size_t(context.map.states[size_t(layer)]), context.slots);
   const AnyViewMut pooled = step.activations(groups.row.shape[0], d);
   Compress op;

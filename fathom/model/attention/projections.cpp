@@ -4,17 +4,20 @@
 namespace fathom {
 
 Queries project_queries(Step& step, const BlockWeights& w, const Matrix& u, const RowSet& rows,
-                        std::span<const float> frequencies) {
+                        std::span<const float> frequencies, bool beside) {
   const DType a = step.numerics.activations;
-  const Matrix rounded = normed_input(step, linear(step, u, w.wq_a, a), w.q_norm);
+  const Matrix rounded = normed_input(step, linear(step, u, w.wq_a, a, beside), w.q_norm);
   const AnyViewMut heads = linear(step, rounded, w.wq_b, a);
   step.ops.rope(step.queue, {heads, int(step.config.num_attention_heads), rows.positions, frequencies, false});
   return {rounded, heads};
 }
 
-View<uint8_t, 2> window_entries(Step& step, const BlockWeights& w, const Matrix& u, View<const int64_t, 1> positions,
+AnyViewMut window_rows(Step& step, const BlockWeights& w, const Matrix& u) {
+  return linear(step, u, w.wkv, step.numerics.activations);
+}
+
+View<uint8_t, 2> window_entries(Step& step, const BlockWeights& w, AnyView row, View<const int64_t, 1> positions,
                                 std::span<const float> frequencies, RowFormat format) {
-  const AnyViewMut row = linear(step, u, w.wkv, step.numerics.activations);
   const auto out = step.scratch.table<uint8_t>(row.rows, row_bytes(format, row.cols));
   step.ops.encode_rows(
       step.queue, {row, 1, format, out, {w.kv_norm, float(step.config.rms_norm_eps)}, {positions, frequencies, false}});

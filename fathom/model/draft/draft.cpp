@@ -20,8 +20,9 @@ void extend_draft_windows(Step& step, const AttentionContext& context, const Wei
       normed_input(step, linear(step, in, weights.main_proj, step.numerics.activations), weights.main_norm);
   for (int stage = 0; stage < c.num_nextn_predict_layers; ++stage) {
     const size_t layer = size_t(c.num_hidden_layers + stage);
+    const BlockWeights& w = weights.blocks[layer];
     const auto entries =
-        window_entries(step, weights.blocks[layer], x, last.rows.positions, context.plain, context.map.format.window);
+        window_entries(step, w, window_rows(step, w, x), last.rows.positions, context.plain, context.map.format.window);
     step.ops.store_ring(step.queue,
                         {last.rows, entries, context.cache.ring(size_t(context.map.rings[layer]), context.slots)});
   }
@@ -66,12 +67,13 @@ BlockRows block_rows(Step& step, const DraftBatch& batch) {
 AnyViewMut stage_attention(Step& step, const AttentionContext& context, const BlockWeights& w, size_t layer,
                            const Matrix& x, const BlockRows& block) {
   const ModelConfig& c = step.config;
-  const Queries queries = project_queries(step, w, x, block.rows, context.plain);
+  const AnyViewMut keys = window_rows(step, w, x);
+  const Queries queries = project_queries(step, w, x, block.rows, context.plain, true);
   LatentAttention op;
   op.rows = op.fresh_rows = block.rows;
   op.queries = queries.heads;
   op.heads = int(c.num_attention_heads);
-  op.fresh = window_entries(step, w, x, block.rows.positions, context.plain, context.map.format.window);
+  op.fresh = window_entries(step, w, keys, block.rows.positions, context.plain, context.map.format.window);
   op.window_format = context.map.format.window;
   op.ring = context.cache.ring(size_t(context.map.rings[layer]), context.slots);
   op.window_begin = block.window_begin;

@@ -11,9 +11,9 @@ namespace {
 constexpr int64_t kRowsThatGuess = 64;  // more have their guess made by number alone, or none
 
 AnyViewMut grouped(Step& step, const Matrix& x, View<const int32_t, 1> x_row, const GroupByExpert& groups,
-                   std::span<const Matrix> weights) {
+                   std::span<const Matrix> weights, bool beside = false) {
   const AnyViewMut out = step.activations(groups.row.shape[0], weights[0].rows());
-  step.ops.grouped_linear(step.queue, {x, x_row, groups.begin, weights, out});
+  step.ops.grouped_linear(step.queue, {x, x_row, groups.begin, weights, out, {}, beside});
   return out;
 }
 
@@ -108,15 +108,15 @@ AnyViewMut streamed(Step& step, const BlockWeights& w, const Matrix& x, const Gr
 
 AnyViewMut routed(Step& step, const BlockWeights& w, const Matrix& x, const GroupByExpert& groups) {
   const AnyViewMut gate = grouped(step, x, groups.row, groups, w.w1);
-  const AnyViewMut up = grouped(step, x, groups.row, groups, w.w3);
+  const AnyViewMut up = grouped(step, x, groups.row, groups, w.w3, true);
   return grouped(step, swiglu(step, gate, up, groups.weight), {}, groups, w.w2);
 }
 
 // What the shared expert makes of the rows.
 AnyViewMut shared_expert(Step& step, const BlockWeights& w, const Matrix& x) {
   const DType a = step.numerics.activations;
-  const Matrix inner = swiglu(step, linear(step, x, w.shared_w1, a), linear(step, x, w.shared_w3, a), {});
-  return linear(step, inner, w.shared_w2, a);
+  const AnyViewMut gate = linear(step, x, w.shared_w1, a), up = linear(step, x, w.shared_w3, a, true);
+  return linear(step, swiglu(step, gate, up, {}), w.shared_w2, a);
 }
 
 // How often each of a block's own experts was chosen.
@@ -166,13 +166,13 @@ void wave_products(Step& step, const BlockWeights& w, const Matrix& x, const Gro
     w3.push_back(in_slot(w.w3[e], run, place));
   }
   const WholeProduct whole{groups.row.shape[0], own};
-  const auto product = [&](const Matrix& from, View<const int32_t, 1> row, std::span<const Matrix> weights) {
+  const View<const int32_t, 1> x_row(groups.row.data + first, {count});
+  const auto product = [&](std::span<const Matrix> weights, bool beside) {
     const AnyViewMut to = step.activations(count, weights[0].rows());
-    step.ops.grouped_linear(step.queue, {from, row, begin, weights, to, whole});
+    step.ops.grouped_linear(step.queue, {x, x_row, begin, weights, to, whole, beside});
     return to;
   };
-  const View<const int32_t, 1> x_row(groups.row.data + first, {count});
-  const AnyViewMut gate = product(x, x_row, w1), up = product(x, x_row, w3);
+  const AnyViewMut gate = product(w1, false), up = product(w3, true);
   const Matrix active = swiglu(step, gate, up, View<const float, 1>(groups.weight.data + first, {count}));
   step.ops.grouped_linear(step.queue, {active, {}, begin, w2, out.slice(first, count), whole});
 }
