@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "fathom/backend/cuda/index_keys.cuh"
+#include "fathom/backend/cuda/multiply_group.cuh"
 #include "fathom/backend/cuda/select.cuh"
 #include "fathom/backend/cuda/warpgroup.cuh"
 

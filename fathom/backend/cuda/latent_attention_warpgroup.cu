@@ -20,6 +20,7 @@
 #include <algorithm>
 
 #include "fathom/backend/cuda/attention_keys.cuh"
+#include "fathom/backend/cuda/multiply_group.cuh"
 
 namespace fathom::cuda {
 namespace {

@@ -16,6 +16,7 @@
 // tiles that run together share one or the other. Operations: 2 * rows * N * K.
 #pragma once
 #include "fathom/backend/cuda/decode_codes.cuh"
+#include "fathom/backend/cuda/multiply_group.cuh"
 #include "fathom/backend/cuda/product_tensor.cuh"
 #include "fathom/backend/cuda/warpgroup.cuh"
 

@@ -23,7 +23,7 @@
 #pragma once
 #include "fathom/backend/cuda/block_pair.cuh"
 #include "fathom/backend/cuda/decode_codes.cuh"
-#include "fathom/backend/cuda/multiply_add_group.cuh"
+#include "fathom/backend/cuda/multiply_group.cuh"
 #include "fathom/backend/cuda/product_few_parts.cuh"
 #include "fathom/backend/cuda/product_tensor.cuh"
 
@@ -265,7 +265,7 @@ __device__ __forceinline__ void multiply_tile(const Product& p, const PairTiles&
     hold(sum);
     begin_products();
 #pragma unroll
-    for (int k = 0; k < 2; ++k) multiply_add_group<Rows>(sum, left[k], x + 2 * k);
+    for (int k = 0; k < 2; ++k) multiply_group<Rows>(sum, left[k], x + 2 * k, true);
     commit_products();
     hold(sum);
     wait_products<1>();  // those before have ended
