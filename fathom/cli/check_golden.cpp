@@ -16,7 +16,7 @@ namespace {
 
 struct Settings {
   std::string golden, case_name;
-  bool all = false;
+  bool all = false, batch_invariant = false;
 };
 
 std::string label_of(const GoldenRow& row) {
@@ -96,6 +96,7 @@ Result<int> run_check_golden(const Settings& s, const Common& common) {
   options.folder = s.golden;
   options.case_filter = s.case_name;
   options.threads = int(common.threads.value_or(0));
+  options.batch_invariant = s.batch_invariant;
   options.token_map = token_map_of;
   Progress progress("checking", "stages", 0);
   int64_t done = 0;
@@ -147,6 +148,10 @@ Command check_golden_command() {
                        .fallback = "all",
                        .group = what,
                        .target = &s->case_name},
+                      {.name = "batch-invariant",
+                       .help = "on a device: with the kernels of generate --batch-invariant",
+                       .group = what,
+                       .target = &s->batch_invariant},
                       {.name = "all", .help = "print every stage of every layer", .group = what, .target = &s->all}},
           .run = [s](const Common& common) { return run_check_golden(*s, common); }};
 }

@@ -186,6 +186,7 @@ class CheckGolden(ProgramTest):
             self.assertIn(text, ran.out)
         rows = self.succeeds("check-golden", "--golden", SHARED / "golden", "--case", "quant", "--json").lines()
         self.assertEqual({r["verdict"] for r in rows}, {"pass"})
+        self.succeeds("check-golden", "--golden", SHARED / "golden", "--case", "full_f32", "--batch-invariant")
 
     def test_mistakes(self):
         self.fails(2, "check-golden", mentions=["--golden"])

@@ -127,6 +127,7 @@ class Runner {
     if (!model) return model.error();
     auto queue = backend_.open_queue(options_.threads > 0 ? options_.threads : usable_cpus());
     if (!queue) return queue.error();
+    (*queue)->batch_invariant = options_.batch_invariant || backend_.memory.host_visible;
     const auto open = [&] { return SingleSequence::open(*model, **queue, backend_.memory, 2048); };
     auto sequence = open();
     if (!sequence) return sequence.error();

@@ -30,6 +30,7 @@ struct GoldenOptions {
   std::string folder;       // holds cases.json; subfolders with one are run too
   std::string case_filter;  // run only the case of this name; empty: all
   int threads = 0;
+  bool batch_invariant = false;  // of a device's queue; a CPU's is so in any case
   /// Compressed vocabulary of a checkpoint folder; empty: read engram_token_map.json beside the checkpoint or the
   /// cases.
   std::function<Result<std::vector<int32_t>>(const std::string& checkpoint_folder)> token_map;
