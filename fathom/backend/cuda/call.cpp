@@ -5,7 +5,6 @@
 
 #include "fathom/backend/cuda/tables.h"
 #include "fathom/backend/cuda/waits.h"
-#include "fathom/backend/cuda/workspace_moves.h"
 #include "fathom/backend/cuda/workspace_sizes.h"
 
 namespace fathom::cuda {

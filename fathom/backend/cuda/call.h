@@ -8,6 +8,7 @@
 #include "fathom/backend/backend.h"
 #include "fathom/backend/cuda/device_memory.h"
 #include "fathom/backend/cuda/instruction_set.h"
+#include "fathom/backend/cuda/workspace_moves.h"
 
 namespace fathom::cuda {
 
@@ -40,8 +41,9 @@ class Workspace {
 struct ArrangedRows {
   const void *x = nullptr, *x_row = nullptr, *begin = nullptr, *at = nullptr;
   int64_t rows = 0, columns = 0;
-  int x_rows = 0;  // of a tile
-  int order = -1;  // of columns: the weight's type
+  int x_rows = 0;     // of a tile
+  int order = -1;     // of columns: the weight's type
+  int64_t moves = 0;  // of workspaces: what is at the same address after one is not what was there
   friend bool operator==(const ArrangedRows&, const ArrangedRows&) = default;
 };
 
@@ -84,7 +86,8 @@ class Call {
   void reserve(int64_t bytes) { queue_.workspace.reserve(bytes); }
 
   /// Whether the call just ahead has left x so; this call leaves it so for the next one.
-  bool arranged_ahead(const ArrangedRows& rows) {
+  bool arranged_ahead(ArrangedRows rows) {
+    rows.moves = workspace_moves();
     queue_.arranged = rows;
     return queue_.arranged_ahead == rows;
   }
