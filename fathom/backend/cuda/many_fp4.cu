@@ -1,4 +1,4 @@
-#include "fathom/backend/cuda/product_many.cuh"
+#include "fathom/backend/cuda/many_launch.cuh"
 
 namespace fathom::cuda {
 

@@ -14,11 +14,12 @@
 //
 // Bytes: N * K * (1/2, 1 or 2) for each XRows rows of x, 2 * K * rows for each 192 of N, mostly from the L2 cache:
 // tiles that run together share one or the other. Operations: 2 * rows * N * K.
+//
+// This text has no instruction of its own: whoever includes it has those of CUDA, warpgroup.cuh, multiply_group.cuh and
+// decode_weights.cuh (many_launch.cuh), or a model of them on the processor (warpgroup_model.h).
 #pragma once
-#include "fathom/backend/cuda/decode_codes.cuh"
-#include "fathom/backend/cuda/multiply_group.cuh"
-#include "fathom/backend/cuda/product_tensor.cuh"
-#include "fathom/backend/cuda/warpgroup.cuh"
+#include "fathom/backend/cuda/tiles.h"
+#include "fathom/tensor/dtype.h"
 
 namespace fathom::cuda {
 
@@ -74,6 +75,18 @@ __device__ __forceinline__ void load_half(const uint8_t* weights, int rows, int 
 }
 
 // ------------------------------------------------------------------------------------------------ tiles
+template <DType Type, int XRows>
+ManyTiles many_tiles(const Product& p) {
+  using Shape = ManyShape<Type, XRows>;
+  ManyTiles tiles;
+  tiles.n_tiles = int(divide_up(p.n / p.groups, Shape::kWeightRows));
+  tiles.row_tiles = int(divide_up(p.rows, XRows));
+  tiles.row_block = tiles.row_tiles < 8 ? tiles.row_tiles : 8;
+  tiles.steps = int(p.k / Shape::kColumns);
+  tiles.x_blocks = int(p.k * p.groups / 64);
+  return tiles;
+}
+
 /// Fills starts[0 ... experts]: the first row tile of each expert. One warp.
 template <int XRows>
 __device__ inline void count_row_tiles(const Product& p, int* starts) {
@@ -198,7 +211,6 @@ __global__ void __launch_bounds__(ManyShape<Type, XRows>::kThreads, 1)
     many_kernel(const __grid_constant__ Product p, const __grid_constant__ ManyTiles tiles) {
   using Shape = ManyShape<Type, XRows>;
   constexpr int kStages = Shape::kStages, kPieces = Shape::kRowBytes / 16, kHalves = Shape::kHalves;
-  extern __shared__ uint8_t many_memory[];
   __shared__ uint64_t full[kStages], empty[kStages];
   // Where the weights' rows begin, in units of 16 bytes, and their scales, in units of 4.
   using WeightCopies = Copies<Shape::kWeightRows, kPieces, Shape::kRowBytes>;
@@ -326,28 +338,6 @@ __global__ void __launch_bounds__(ManyShape<Type, XRows>::kThreads, 1)
       store_sums<XRows>(p, place, place.n_first + rows, sum);
     }
   }
-}
-
-template <DType Type, int XRows>
-void launch_many_tile(cudaStream_t stream, const Product& p) {
-  using Shape = ManyShape<Type, XRows>;
-  const int bytes = Shape::kStages * Shape::kStageBytes + 1024 + (p.expert_count + 1) * 4;
-  const auto kernel = many_kernel<Type, XRows>;
-  expect(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "a product");
-  ManyTiles tiles;
-  tiles.n_tiles = int((p.n / p.groups + Shape::kWeightRows - 1) / Shape::kWeightRows);
-  tiles.row_tiles = int((p.rows + XRows - 1) / XRows);
-  tiles.row_block = std::min(tiles.row_tiles, 8);
-  tiles.steps = int(p.k / Shape::kColumns);
-  tiles.x_blocks = int(p.k * p.groups / 64);
-  const int64_t most = most_row_tiles(p, XRows) * p.groups * tiles.n_tiles;
-  kernel<<<unsigned(std::min<int64_t>(most, kProcessors)), Shape::kThreads, bytes, stream>>>(p, tiles);
-}
-
-template <DType Type>
-void launch_many_product(Call& call, const Product& p, int x_rows) {
-  if (x_rows == 192) return launch_many_tile<Type, 192>(call.stream(), p);
-  launch_many_tile<Type, 128>(call.stream(), p);
 }
 
 }  // namespace fathom::cuda
