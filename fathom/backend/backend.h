@@ -25,8 +25,8 @@ struct Queue {
   /// Returns when everything that was queued is done: before the processor reads what operations wrote, and before it
   /// writes again what they read.
   virtual void wait() {}
-  /// Takes the memory that operations need beside their operands, as far as they will (workspace.h). Nothing is queued.
-  /// Errors: out_of_memory.
+  /// Takes so much memory for what operations need beside their operands (workspace.h), so that none has to take it in
+  /// the middle of work. Nothing is queued. Errors: out_of_memory.
   virtual Result<void> prepare(int64_t /*workspace_bytes*/) { return {}; }
   ThreadPool pool;
   /// A row's results have the same bits in any batch. The CPU's are so in any case; without it a device may add in an

@@ -133,7 +133,7 @@ TEST_F(ProductBesideTest, ExpertsHaveTheSameBits) {
   }
 }
 
-// What lies ahead is not what was said, or is another queue's: x is arranged anew.
+// What lies ahead is not what was said, is not just ahead, or is another queue's: x is arranged anew.
 TEST_F(ProductBesideTest, AnotherXIsArrangedAnew) {
   const Matrix x = upload(stored(kFp8, 100, 1280, 1, 3)), y = upload(stored(kFp8, 100, 1280, 1, 4));
   const Matrix w = upload(stored_weight(kFp8, 2304, 1280, 5));
@@ -146,6 +146,15 @@ TEST_F(ProductBesideTest, AnotherXIsArrangedAnew) {
   backend->ops.linear(*queue, {y, w, other, 1});
   backend->ops.quantize_rows(*queue,
                              {other, {room(100 * 2304), kFp8, 100, 2304}, {room(100 * 72), DType::f8_e8m0, 100, 72}});
+  backend->ops.linear(*queue, {y, w, got, 1, true});
+  EXPECT_EQ(download(got), bits);
+  const auto second = std::move(*backend->open_queue(1));
+  second->batch_invariant = false;
+  backend->ops.linear(*second, {y, w, other, 1});
+  second->wait();
+  backend->ops.linear(*queue, {x, w, other, 1});
+  backend->ops.linear(*second, {x, w, other, 1, true});
+  second->wait();
   backend->ops.linear(*queue, {y, w, got, 1, true});
   EXPECT_EQ(download(got), bits);
 }
