@@ -48,6 +48,10 @@ struct SampleShape {
   bool laws = false, lists = false;  // are kept
 };
 
+/// From kManyRows rows on a product or a gate takes no more than the same one with kMostTileRows more; of a grouped
+/// product so many assignments more for each expert. Fewer have kernels of their own.
+inline constexpr int64_t kManyRows = 4096, kMostTileRows = 192;
+
 /// Bytes on the cuda backend. Batch-invariant queues have other kernels (backend.h).
 int64_t device_workspace_bytes(const ProductShape& product, bool batch_invariant);
 int64_t device_workspace_bytes(const GateShape& gate, bool batch_invariant);

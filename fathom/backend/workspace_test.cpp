@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "fathom/backend/instruments.h"
 #include "fathom/backend/kernel_cases.h"
 #include "fathom/backend/workspace_under_test.h"
@@ -37,6 +39,50 @@ TEST(Workspace, OfAProductIsThatOfItsShape) {
   linear.x = Matrix(rows_of(DType::f8_e4m3, 70, 192));
   linear.weight = Matrix(rows_of(DType::f8_e4m3, 64, 192));
   EXPECT_EQ(device_workspace_bytes(linear, true), 70 * 192 * 2);
+}
+
+// What plans that ask for the last numbers of rows only stand on. Shapes of V4.1 Flash: a weight of each kind, groups,
+// experts (all, and those of one rank of 64), a gate; sizes until thousands of rows have had all their tiles.
+TEST(Workspace, ManyRowsTakeNoMoreThanATileMore) {
+  const auto product = [](int64_t rows, int64_t n, int64_t columns, int64_t groups, WeightKind weights) {
+    return ProductShape{.rows = rows, .n = n, .columns = columns, .groups = groups, .weights = weights};
+  };
+  const auto experts = [](int64_t rows, int64_t count) {
+    return ProductShape{.rows = rows, .assignments = rows * 6, .experts = count, .n = 2304, .columns = 5120};
+  };
+  struct Case {
+    const char* name;
+    int64_t span;
+    std::function<int64_t(int64_t rows, bool invariant)> bytes;
+  };
+  for (const Case& c : {
+           Case{"codes", kMostTileRows,
+                [&](int64_t rows, bool invariant) {
+                  return device_workspace_bytes(product(rows, 2304, 5120, 1, WeightKind::codes), invariant);
+                }},
+           Case{"groups", kMostTileRows,
+                [&](int64_t rows, bool invariant) {
+                  return device_workspace_bytes(product(rows, 8192, 32'768, 8, WeightKind::codes), invariant);
+                }},
+           Case{"head", kMostTileRows,
+                [&](int64_t rows, bool invariant) {
+                  return device_workspace_bytes(product(rows, 129'280, 5120, 1, WeightKind::bf16), invariant);
+                }},
+           Case{"experts", kMostTileRows * 384 / 6,
+                [&](int64_t rows, bool invariant) { return device_workspace_bytes(experts(rows, 384), invariant); }},
+           Case{"six experts", kMostTileRows,
+                [&](int64_t rows, bool invariant) { return device_workspace_bytes(experts(rows, 6), invariant); }},
+           Case{"gate", kMostTileRows,
+                [&](int64_t rows, bool invariant) {
+                  return device_workspace_bytes(GateShape{.rows = rows, .experts = 384, .columns = 5120}, invariant);
+                }},
+       }) {
+    for (const bool invariant : {true, false}) {
+      for (int64_t rows = kManyRows; rows < 20'000; ++rows) {
+        ASSERT_LE(c.bytes(rows, invariant), c.bytes(rows + c.span, invariant)) << c.name << ", rows " << rows;
+      }
+    }
+  }
 }
 
 TEST(Workspace, OperationsThatNeedNoneSayNone) {

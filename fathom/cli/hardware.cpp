@@ -122,7 +122,10 @@ Result<Hardware> named_hardware(const std::string& text) {
     check(hardware.ok(), "the machine files that are compiled in are right");
     names.push_back(hardware->name);
     if (lower(hardware->name) != lower(name)) continue;
-    if (!count || *count < 1 || *count > 4096) break;
+    if (!count || *count < 1 || *count > 4096) {
+      return Error{ErrorCode::usage, "\"" + text + "\" names no number of devices from 1 to 4,096", "--gpus",
+                   "pass a count and a name, such as 4x" + hardware->name};
+    }
     hardware->devices = int(*count);
     if (hardware->devices > 1 && hardware->bandwidth_from == "measured") {
       hardware->bandwidth_from = hardware->flops_from = "scaled";

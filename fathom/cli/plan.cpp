@@ -12,6 +12,7 @@
 #include "fathom/cli/loaded_model.h"
 #include "fathom/cli/model_config.h"
 #include "fathom/cli/option_value.h"
+#include "fathom/cli/plan_room.h"
 #include "fathom/cli/program.h"
 #include "fathom/cli/stream_speed.h"
 #include "fathom/cli/terminal.h"
@@ -50,12 +51,13 @@ struct Plan {
   Hardware hardware;
   std::vector<Part> parts;
   Placement placement;
-  int64_t device_bytes = 0;  // weights, activations and reserve: all but the cache
+  int64_t device_bytes = 0;  // weights, what steps compute in, and reserve: all but the cache
   int64_t host_bytes = 0;    // weights in host memory
   int64_t limit_bytes = 0;   // of a device
   CacheDemand demand;        // of a rank
-  CacheDemand least;         // the same with one sequence
-  int64_t sequences = 0;     // of all ranks
+  CacheFit fit;
+  int64_t context_of_one = 0;  // largest with one sequence; only where nothing is left for as many as asked for
+  int64_t sequences = 0;       // of all ranks
   Prediction first_token, step;
   std::optional<StreamPlan> stream;  // experts are brought from disk or host memory as they are chosen
   int64_t prompt = 0;
@@ -174,7 +176,7 @@ Result<void> plan_streaming(Plan& plan, const ModelConfig& config, const Setting
   if (!*stream || plan.hardware.devices > 1) return {};
   StreamHardware& h = (*stream)->hardware;
   h.limit_bytes = plan.resident_bytes;
-  const int64_t cache = fit_cache(plan.demand).needed_bytes;
+  const int64_t cache = plan.fit.needed_bytes;
   if (!s.engine.drop_behind && !(*stream)->over_bus)
     h.page_cache_bytes = std::max<int64_t>(0, plan.limit_bytes - plan.device_bytes - cache);
   (*stream)->prompt = predict_streamed_prefill(config, h, plan.prompt, kept, s.engine.step_rows);
@@ -234,12 +236,12 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
   const int64_t mine = (plan.sequences + ranks - 1) / ranks;
   const int block = config->num_nextn_predict_layers > 0 ? config->dspark_block_size : 0;
   const int64_t drafts = parse_integer(s.engine.drafts).value_or(block);
-  LargestStep step{.prompt_rows = s.engine.step_rows,
-                   .sequences = mine,
-                   .drafts = drafts,
-                   .context = context,
-                   .batch_invariant = s.engine.batch_invariant || s.engine.sampling == "transparent",
-                   .on_device = plan.hardware.kind != "cpu"};
+  const LargestStep step{.prompt_rows = s.engine.step_rows,
+                         .sequences = mine,
+                         .drafts = drafts,
+                         .context = context,
+                         .batch_invariant = s.engine.batch_invariant || s.engine.sampling == "transparent",
+                         .on_device = plan.hardware.kind != "cpu"};
   const StepMemory computing = step_memory(*config, step);
   plan.parts.push_back({"activations of a step", computing.activations, "device"});
   if (step.on_device) plan.parts.push_back({"workspace of its operations", computing.workspace, "device"});
@@ -255,19 +257,22 @@ Result<Plan> make_plan(const Settings& s, const Common& common) {
   plan.device_bytes += computing.all() + reserve;
 
   const CacheSizes sizes = cache_sizes(*config);
-  plan.demand = {.free_bytes = plan.limit_bytes - plan.device_bytes,
-                 .context = context,
-                 .sequences = mine,
-                 .block_bytes = sizes.layout.block_bytes,
-                 .slot_bytes = sizes.layout.slot_bytes};
-  plan.least = plan.demand;
-  plan.least.sequences = 1;
-  step.sequences = 1;
-  plan.least.free_bytes += computing.all() - step_memory(*config, step).all();
+  PlanRoom room{.free_bytes = plan.limit_bytes - plan.device_bytes + computing.all(),
+                .block_bytes = sizes.layout.block_bytes,
+                .slot_bytes = sizes.layout.slot_bytes,
+                .step = step};
+  plan.demand = room.demand(*config, step);
+  plan.fit = fit_cache(plan.demand);
+  plan.fit.largest_context = largest_context(*config, room);
+  plan.fit.largest_sequences = largest_sequences(*config, room);
+  if (plan.demand.free_bytes < 0) {
+    room.step.sequences = 1;
+    plan.context_of_one = largest_context(*config, room);
+  }
   const int64_t slots = mine * sizes.layout.slot_bytes;
   const std::string each = with_commas(mine) + (mine == 1 ? " sequence" : " sequences");
   plan.parts.push_back(
-      {"cache blocks", fit_cache(plan.demand).needed_bytes - slots, each + " of " + with_commas(context) + " tokens"});
+      {"cache blocks", plan.fit.needed_bytes - slots, each + " of " + with_commas(context) + " tokens"});
   plan.parts.push_back({"state slots", slots, each});
 
   const ReplayShape shape{int(config->sliding_window), longest_backtrack(*config), encoder_layers(*config),
@@ -310,7 +315,7 @@ std::string stream_text(const Plan& plan) {
 
 std::string text_of(const Plan& plan) {
   using Side = Table::Side;
-  const CacheFit fit = fit_cache(plan.demand);
+  const CacheFit& fit = plan.fit;
   const int ranks = plan.hardware.devices;
   std::string out =
       plan.model + " on " + (ranks > 1 ? std::to_string(ranks) + " x " : "") + plan.hardware.name + "\n\n";
@@ -329,11 +334,10 @@ std::string text_of(const Plan& plan) {
     }
   }
   out += memory.text();
-  out += "\nWith these weights: up to " + with_commas(std::min(fit.largest_context, plan.model_context)) +
-         " tokens for each of " + with_commas(plan.demand.sequences) +
-         (plan.demand.sequences == 1 ? " sequence" : " sequences") + ", or up to " +
-         with_commas(fit.largest_sequences) + " sequences of " + with_commas(plan.demand.context) + " tokens" +
-         (ranks > 1 ? " a rank" : "") + "\n\n";
+  out += "\nWith these weights: up to " + with_commas(fit.largest_context) + " tokens for each of " +
+         with_commas(plan.demand.sequences) + (plan.demand.sequences == 1 ? " sequence" : " sequences") +
+         ", or up to " + with_commas(fit.largest_sequences) + " sequences of " + with_commas(plan.demand.context) +
+         " tokens" + (ranks > 1 ? " a rank" : "") + "\n\n";
   if (!plan.predictable) {
     return out + "Speed is not predicted: expert weights do not lie in the device's memory, and " +
            (plan.hardware.devices > 1              ? "several devices share a disk or a host.\n"
@@ -353,7 +357,7 @@ std::string text_of(const Plan& plan) {
 }
 
 Json json_of(const Plan& plan) {
-  const CacheFit fit = fit_cache(plan.demand);
+  const CacheFit& fit = plan.fit;
   Json tree = Json::object();
   tree.set("model", Json::of(plan.model));
   tree.set("hardware", Json::of(plan.hardware.name));
@@ -371,7 +375,7 @@ Json json_of(const Plan& plan) {
   tree.set("available_bytes", Json::of(plan.limit_bytes));
   tree.set("host_bytes", Json::of(plan.host_bytes));
   tree.set("fits", Json::of(fit.fits));
-  tree.set("largest_context", Json::of(std::min(fit.largest_context, plan.model_context)));
+  tree.set("largest_context", Json::of(fit.largest_context));
   tree.set("largest_sequences", Json::of(fit.largest_sequences));
   const auto prediction = [](const Prediction& p, double value, const char* name) {
     Json entry = Json::object();
@@ -452,21 +456,21 @@ Result<int> run_plan(const Settings& s, const Common& common) {
                  plan->hardware.name, "use a machine with more memory, or leave Engram tables on disk (--engram disk)"};
   }
   if (plan->demand.free_bytes < 0) {
-    const int64_t context = std::min(fit_cache(plan->least).largest_context, plan->model_context);
-    std::string remedy = "no context fits; use more devices, or put experts elsewhere (--experts ram)";
-    if (context > 0) {
-      remedy = "fewer sequences fit: one with a context of up to " + with_commas(context) + " tokens";
+    std::string remedy =
+        "no context fits; use more devices, lower --step-rows, or put experts elsewhere (--experts ram)";
+    if (plan->context_of_one > 0) {
+      remedy = "fewer sequences fit: one with a context of up to " + with_commas(plan->context_of_one) + " tokens";
     } else if (plan->weights_mapped) {
       remedy =
           "no context fits; weights are mapped, so the model runs, but reads them from disk for every token (--experts "
           "disk plans for that)";
     }
     return Error{ErrorCode::out_of_memory,
-                 "weights, activations and reserve take " + with_commas(plan->device_bytes) + " bytes of " +
+                 "weights, what steps compute in, and reserve take " + with_commas(plan->device_bytes) + " bytes of " +
                      with_commas(plan->limit_bytes),
                  plan->hardware.name, remedy};
   }
-  if (auto fits = check_fit(plan->demand); !fits) return fits.error();
+  if (auto fits = check_fit(plan->demand, plan->fit); !fits) return fits.error();
   return kDone;
 }
 

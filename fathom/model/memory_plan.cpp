@@ -97,12 +97,23 @@ namespace {
 
 using Ask = std::function<void(const ProductShape&)>;
 
-void ask_experts(const ModelConfig& c, int64_t count, int64_t each, int64_t rows, const Ask& ask) {
-  const int64_t h = c.hidden_size, inner = c.moe_intermediate_size, chosen = rows * each;
+// Of the numbers of rows up to `most`, those of which one takes the most: few, which have kernels of their own, and of
+// many the last `span` (backend/workspace.h).
+template <class Visit>
+void for_greediest_rows(int64_t most, int64_t span, const Visit& visit) {
+  for (int64_t rows = 1; rows <= std::min(most, kManyRows); ++rows) visit(rows);
+  for (int64_t rows = std::max(kManyRows, most - span) + 1; rows <= most; ++rows) visit(rows);
+}
+
+void ask_experts(const ModelConfig& c, int64_t count, int64_t each, int64_t most, const Ask& ask) {
+  if (count == 0 || each == 0) return;
+  const int64_t h = c.hidden_size, inner = c.moe_intermediate_size;
   const int64_t own = (count + c.expert_share.ranks - 1) / c.expert_share.ranks;
-  if (count == 0) return;
-  ask({.rows = rows, .assignments = chosen, .experts = own, .n = inner, .columns = h});
-  ask({.rows = chosen, .assignments = chosen, .experts = own, .n = h, .columns = inner});
+  for_greediest_rows(most, kMostTileRows * own / each + 1, [&](int64_t rows) {
+    const int64_t chosen = rows * each;
+    ask({.rows = rows, .assignments = chosen, .experts = own, .n = inner, .columns = h});
+    ask({.rows = chosen, .assignments = chosen, .experts = own, .n = h, .columns = inner});
+  });
 }
 
 // Products of `rows` rows: of those with as many columns, the one that takes most.
@@ -143,13 +154,13 @@ int64_t step_workspace_bytes(const ModelConfig& c, const StepSizes& of) {
   int64_t most = most_selected(c, of.rows, of.context);
   const auto asks = [&](int64_t bytes) { most = std::max(most, bytes); };
   const Ask ask = [&](const ProductShape& product) { asks(device_workspace_bytes(product, of.batch_invariant)); };
-  for (int64_t rows = 1; rows <= std::max(of.rows, of.drafted); ++rows) {
+  for_greediest_rows(std::max(of.rows, of.drafted), kMostTileRows, [&](int64_t rows) {
     ask_products(c, rows, ask);
-    if (rows <= of.rows) ask_experts(c, c.n_routed_experts, c.num_experts_per_tok, rows, ask);
-    if (rows <= of.drafted) ask_experts(c, c.dspark_n_routed_experts, c.dspark_num_experts_per_tok, rows, ask);
     asks(device_workspace_bytes(GateShape{.rows = rows, .experts = c.n_routed_experts, .columns = c.hidden_size},
                                 of.batch_invariant));
-  }
+  });
+  ask_experts(c, c.n_routed_experts, c.num_experts_per_tok, of.rows, ask);
+  ask_experts(c, c.dspark_n_routed_experts, c.dspark_num_experts_per_tok, of.drafted, ask);
   asks(device_workspace_bytes(MixShape{.rows = of.rows, .streams = c.hc_mult, .columns = c.hc_mult * c.hidden_size}));
   for (const bool lists : {false, true}) {
     asks(device_workspace_bytes(SampleShape{.rows = of.drawn, .vocabulary = c.vocab_size, .lists = lists}));
@@ -169,8 +180,7 @@ CacheFit fit_cache(const CacheDemand& demand) {
   return fit;
 }
 
-Result<void> check_fit(const CacheDemand& demand) {
-  const CacheFit fit = fit_cache(demand);
+Result<void> check_fit(const CacheDemand& demand, const CacheFit& fit) {
   if (fit.fits) return {};
   const bool one = demand.sequences == 1;
   return Error{ErrorCode::out_of_memory,

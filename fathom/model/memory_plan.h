@@ -55,18 +55,19 @@ struct StepSizes {
 };
 /// Device memory that operations of such steps and of smaller ones take beside their operands: that of the greediest,
 /// since they follow each other (backend/workspace.h). 1.0 GB for Flash and 8,192 rows, arranged for its experts. Asks
-/// for every number of rows: some ten milliseconds.
+/// for some thousand numbers of rows: ten milliseconds at most.
 int64_t step_workspace_bytes(const ModelConfig& config, const StepSizes& most);
 
 /// What is left for the cache, and what is wanted of it.
 struct CacheDemand {
-  int64_t free_bytes = 0;   // device memory less weights, activations and reserve
+  int64_t free_bytes = 0;   // device memory less weights, what steps compute in, and reserve
   int64_t context = 0;      // tokens of each sequence
   int64_t sequences = 1;    // each takes a slot
   int64_t block_bytes = 0;  // of block_tokens tokens
   int64_t slot_bytes = 0;
   int64_t block_tokens = kBlockTokens;
 };
+/// With as many free bytes; what steps compute in depends on both (cli/plan_room.h searches).
 struct CacheFit {
   int64_t needed_bytes = 0;
   bool fits = false;
@@ -75,7 +76,7 @@ struct CacheFit {
 };
 CacheFit fit_cache(const CacheDemand& demand);
 
-/// Error out_of_memory that states the largest context and the largest number of sequences that fit.
-Result<void> check_fit(const CacheDemand& demand);
+/// Error out_of_memory that states the largest context and the largest number of sequences that fit, as `fit` has them.
+Result<void> check_fit(const CacheDemand& demand, const CacheFit& fit);
 
 }  // namespace fathom

@@ -144,6 +144,20 @@ class Plan(ProgramTest):
             self.assertEqual(ran.err.count("\n"), 1)
         self.succeeds("plan", "--context", "8192", "--sequences", "1", "--memory-limit", "1GiB")
 
+    def test_the_largest_numbers_that_it_names_fit_and_no_more_do(self):
+        words = ["plan", "--model", "synthetic:flash-rank,ep=64", "--gpus", "1xH200"]
+        most = self.succeeds(*words, "--context", "4096", "--json").json()["largest_sequences"]
+        same = self.succeeds(*words, "--context", "4096", "--sequences", most, "--json").json()
+        self.assertEqual(same["largest_sequences"], most)
+        self.fails(4, *words, "--context", "4096", "--sequences", most + 1)
+        ran = run(*words, "--sequences", "300", "--json")
+        self.assertEqual(ran.code, 4)
+        context = ran.json()["largest_context"]
+        self.succeeds(*words, "--sequences", "300", "--context", context)
+        self.fails(4, *words, "--sequences", "300", "--context", context + 1)
+        self.fails(4, *words, "--sequences", "10000000", within=5,
+                   mentions=["what steps compute in", "one with a context"])
+
     def test_mem_01_a_run_that_does_not_fit_exits_4_before_it_starts(self):
         self.fails(4, "generate", "x", "--memory-limit", "1MB", mentions=["--"])
 
@@ -159,6 +173,8 @@ class Plan(ProgramTest):
         self.assertEqual((tree["hardware"], tree["available_bytes"]), ("Mine", 48 << 30))
         self.assertEqual(tree["one_user"]["from"], "measured")
         self.fails(2, "plan", "--gpus", "4xH300", mentions=["H200"])
+        for count in ("0x", "-1x", "4097x"):
+            self.fails(2, "plan", "--gpus", count + "h200", mentions=[count, "1 to 4,096", "4xH200"])
         path.write_text('nam = "Mine"\n')
         self.fails(3, "plan", "--hardware", path, mentions=['"nam"', "did you mean name?"])
         path.write_text('name = "Mine"\n')
