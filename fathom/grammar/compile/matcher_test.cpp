@@ -233,7 +233,6 @@ TEST(Matcher, AnAnswerThatTakesTooMuchTimeFailsAlone) {
     masked = matcher.mask(words);
   }
   ASSERT_FALSE(masked.ok());
-  EXPECT_LT(tokens, 1'000);
   EXPECT_EQ(masked.error().code, ErrorCode::failed);
   EXPECT_EQ(masked.error().where, "constraint");
   EXPECT_NE(masked.error().message.find("masks take too long"), std::string::npos);

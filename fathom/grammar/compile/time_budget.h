@@ -3,7 +3,8 @@
 // at after every call ends such a request, and only it, before it holds up many steps of the others.
 //
 // What counts is time of the processor, so that a busy machine fails nobody. Asking for it takes longer than many a
-// mask, so it is measured only while calls are slow: the first slow one is free.
+// mask, so it is measured only near slow calls: the first slow one is free. Masks and tokens take turns, and one of the
+// two may be slow alone.
 #pragma once
 #include <time.h>
 
@@ -25,6 +26,7 @@ class TimeBudget {
   static constexpr std::chrono::microseconds kEach{200};  // four times what a mask should take
   static constexpr std::chrono::milliseconds kMost{100};
   static constexpr std::chrono::microseconds kSlow{100};
+  static constexpr int kNear = 16;  // calls after a slow one
 
   bool used_up() const { return left_.count() < 0; }
   void earn() { left_ = std::min<std::chrono::nanoseconds>(left_ + kEach, kMost); }
@@ -32,16 +34,17 @@ class TimeBudget {
   template <class Call>
   auto spend(Call call) {
     const auto begun = std::chrono::steady_clock::now();
-    const std::chrono::nanoseconds before = watched_ ? processor_time() : std::chrono::nanoseconds{};
+    const bool watched = watched_ > 0;
+    const std::chrono::nanoseconds before = watched ? processor_time() : std::chrono::nanoseconds{};
     auto result = call();
-    if (watched_) left_ -= processor_time() - before;
-    watched_ = std::chrono::steady_clock::now() - begun > kSlow;
+    if (watched) left_ -= processor_time() - before;
+    watched_ = std::chrono::steady_clock::now() - begun > kSlow ? kNear : std::max(0, watched_ - 1);
     return result;
   }
 
  private:
   std::chrono::nanoseconds left_ = kMost;
-  bool watched_ = false;
+  int watched_ = 0;  // calls that are still measured
 };
 
 }  // namespace fathom::grammar

@@ -40,8 +40,9 @@ void Worker::tick() {
     if (i <= connections_.size()) connections_[i - 1]->on_tick(now_);
   }
   timer_.expires_after(tick_);
+  // One that was due when stop() cancelled it is called all the same, without an error.
   timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) tick();
+    if (!error && !ends_) tick();
   });
 }
 
@@ -105,6 +106,7 @@ void Worker::close_idle() {
 void Worker::stop() {
   if (!thread_.joinable()) return;
   asio::post(io, [this] {
+    ends_ = true;
     timer_.cancel();
     // A connection that is opened by what is already queued is cut as well.
     std::vector<std::shared_ptr<HttpConnection>> none;

@@ -51,6 +51,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Clock::time_point now_ = Clock::now();
   std::vector<HttpConnection*> connections_;  // each knows its place
   size_t most_ = 0;                           // of them, since memory was given back
+  bool ends_ = false;                         // no tick may follow
   std::thread thread_;
 
   std::mutex mutex_;  // of what follows
