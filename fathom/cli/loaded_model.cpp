@@ -207,7 +207,7 @@ std::vector<Option> engine_options(EngineSettings& s) {
        .group = way,
        .target = &s.no_prefix_cache},
       {.name = "batch-invariant",
-       .help = "same bits in any batch (always so on cpu, reference)",
+       .help = "same bits in any batch (always so on cpu, reference, and with --sampling transparent)",
        .group = way,
        .target = &s.batch_invariant},
   };
