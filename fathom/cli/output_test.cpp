@@ -40,6 +40,15 @@ TEST(Progress, SaysDoneTotalRateAndTimeLeft) {
   EXPECT_EQ(Progress::line("answers", "lines", 50, 200, 40, 10, "", 20).size(), 19u);
 }
 
+TEST(DurationText, IsToldInTheUnitThatSaysSomething) {
+  EXPECT_EQ(duration_text(0), "0.00 s");
+  EXPECT_EQ(duration_text(0.00321), "3.21 ms");
+  EXPECT_EQ(duration_text(0.1), "0.10 s");
+  EXPECT_EQ(duration_text(59.2), "59 s");
+  EXPECT_EQ(duration_text(185), "3 min 05 s");
+  EXPECT_EQ(duration_text(7800), "2 h 10 min");
+}
+
 TEST(Table, PadsByWhatATerminalShows) {
   Table table({{"a"}, {"n", Table::Side::right}});
   table.add({"你", "1"});

@@ -75,6 +75,7 @@ std::string size_text(int64_t bytes) {
 }
 
 std::string duration_text(double seconds) {
+  if (seconds > 0 && seconds < 0.1) return brief(seconds * 1000) + " ms";  // 0.00 s would say nothing
   if (seconds < 10) return fixed(seconds, 2) + " s";
   const int64_t whole = std::llround(seconds);
   if (whole < 60) return std::to_string(whole) + " s";

@@ -20,7 +20,7 @@ std::string fixed(double value, int decimals);
 std::string brief(double value);
 /// "510.29 GB", "19.2 MB", "512 B": decimal units, as the specification counts.
 std::string size_text(int64_t bytes);
-/// "0.42 s", "3 min 05 s", "2 h 10 min".
+/// "3.21 ms", "0.42 s", "3 min 05 s", "2 h 10 min".
 std::string duration_text(double seconds);
 
 bool stdout_is_terminal();
