@@ -4,8 +4,9 @@
 //
 // A warpgroup is four warps whose first has an index divisible by four. It multiplies 64 rows, in registers or in
 // shared memory, by rows of 128 bytes in shared memory: 64 columns of bf16, their 16-byte pieces exchanged by the row's
-// number (swizzled()).
+// number (swizzled() of shared_tiles.cuh).
 #pragma once
+#include "fathom/backend/cuda/shared_tiles.cuh"
 #include "fathom/backend/cuda/tensor_core.cuh"
 
 namespace fathom::cuda {
@@ -67,20 +68,6 @@ __device__ inline void arrive_after_copies(uint32_t barrier) {
 __device__ inline void prefetch_to_l2(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 
 // ------------------------------------------------------------------------------------------------ products
-/// Where piece `piece` (16 bytes) of row `row` lies in a tile of rows of 128 bytes.
-__device__ inline int swizzled(int row, int piece) { return row * 128 + ((piece ^ (row & 7)) << 4); }
-
-/// Describes such a tile, aligned to 1,024 bytes, to the products. 16 columns further: + 2.
-__device__ inline uint64_t describe_tile(uint32_t address) {
-  return uint64_t(address >> 4 & 0x3fff) | uint64_t(1) << 16 | uint64_t(64) << 32 | uint64_t(1) << 62;
-}
-
-/// Describes tiles of 64 rows of 128 bytes (describe_tile()) that lie behind each other, 8,192 bytes each, to a product
-/// that sums over rows: 16 rows further: + 128.
-__device__ inline uint64_t describe_transposed_tiles(uint32_t address) {
-  return uint64_t(address >> 4 & 0x3fff) | uint64_t(512) << 16 | uint64_t(64) << 32 | uint64_t(1) << 62;
-}
-
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int Pending>

@@ -6,8 +6,8 @@
 
 #include <set>
 
-#include "fathom/backend/cuda/sm100/stored_values.h"
 #include "fathom/backend/cuda/sm100/tensor_core_model.h"
+#include "fathom/backend/cuda/stored_values.h"
 
 namespace fathom::cuda::sm100 {
 namespace {
@@ -47,7 +47,8 @@ TEST(Sm100DescriptorsTest, AStepOfCodesWithScalesIsTheProductOfItsOperands) {
     for (const int rows : {16, 160, 192}) {
       SCOPED_TRACE(testing::Message() << name_of(type) << ", " << rows << " rows");
       const Stored weights = stored_weight(type, 128, 128, 1), x = stored(DType::f8_e4m3, rows, 128, 1, 2);
-      TensorCore model;
+      std::vector<uint8_t> shared(227 * 1024, 0x5a);
+      TensorCore model{shared};
       fill(model, weights, kWeights, kScales);
       fill(model, x, kX, kScales + kScaleBlockBytes);
       constexpr uint32_t kColumn = 400;
@@ -70,7 +71,8 @@ TEST(Sm100DescriptorsTest, AStepOfBf16IsTheProductOfItsOperands) {
   for (const int rows : {32, 256}) {
     SCOPED_TRACE(testing::Message() << rows << " rows");
     const Stored weights = stored(DType::bf16, 128, 64, 1, 1), x = stored(DType::bf16, rows, 64, 1, 2);
-    TensorCore model;
+    std::vector<uint8_t> shared(227 * 1024, 0x5a);
+    TensorCore model{shared};
     fill(model, weights, kWeights, 0);
     fill(model, x, kX, 0);
     for (int k = 0; k < 4; ++k) {

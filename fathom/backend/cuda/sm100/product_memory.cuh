@@ -24,7 +24,7 @@
 // has to read, parts of K where tiles are few, copies of whole tiles (tensor maps).
 //
 // This text has no instruction of its own: whoever includes it has those of CUDA, tensor_memory.cuh and
-// decode_codes.cuh (memory_launch.cuh), or a model of them on the processor (machine_model.h).
+// decode_weights.cuh (memory_launch.cuh), or a model of them on the processor (tensor_memory_model.h).
 #pragma once
 #include "fathom/backend/cuda/sm100/descriptors.h"
 #include "fathom/backend/cuda/tiles.h"

@@ -17,10 +17,10 @@ inline uint32_t bits(uint64_t word, int first, int count) {
   return uint32_t(word >> first & ((uint64_t(1) << count) - 1));
 }
 
-/// Shared memory, and the 128 lanes of 512 columns of tensor memory: sums and scales, which do not lie in the same
-/// ones.
+/// Shared memory, somebody's, and the 128 lanes of 512 columns of tensor memory: sums and scales, which do not lie in
+/// the same ones.
 struct TensorCore {
-  std::vector<uint8_t> shared = std::vector<uint8_t>(227 * 1024, 0x5a);
+  std::vector<uint8_t>& shared;
   std::vector<std::array<double, 128>> sums{512};
   std::vector<std::array<uint32_t, 128>> scales{512};
 

@@ -1,4 +1,4 @@
-// fathom/backend/cuda/sm100/stored_values.h
+// fathom/backend/cuda/stored_values.h
 // The values of a stored matrix, for tests.
 #pragma once
 #include <cstring>
@@ -6,7 +6,7 @@
 #include "fathom/backend/stored_matrix.h"
 #include "fathom/tensor/number_formats.h"
 
-namespace fathom::cuda::sm100 {
+namespace fathom::cuda {
 
 /// Of a matrix of bf16, FP8 or FP4, with its scale.
 inline double value_of(const Stored& of, int64_t row, int64_t column) {
@@ -21,4 +21,4 @@ inline double value_of(const Stored& of, int64_t row, int64_t column) {
   return e2m1_to_float(uint8_t(at[column / 2] >> (column % 2 * 4) & 15)) * scale;
 }
 
-}  // namespace fathom::cuda::sm100
+}  // namespace fathom::cuda

@@ -1,0 +1,370 @@
+// fathom/backend/cuda/machine_model.h
+// A multiprocessor on the processor, for tests: what kernels of any chip share, so that a kernel's own text runs here,
+// a thread of the process for each of the block's. Products are in warpgroup_model.h (sm_90a) and
+// sm100/tensor_memory_model.h. Written from the PTX ISA (9.7.9.25 copies, 9.7.13 barriers), not from kernels. What is
+// asynchronous happens as late as it may: copies when they are waited for, bulk copies in a thread that is in no hurry;
+// and the place of a copy is rubbish from its beginning on. A wait of five minutes at a barrier ends the program.
+//
+// Not modelled: the order of memory between proxies (fences), and time.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "fathom/backend/cuda/tiles.h"
+#include "fathom/tensor/dtype.h"
+#include "fathom/tensor/number_formats.h"
+
+// CUDA's words that are not functions.
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __shared__ static  // of kernels of which one block runs at a time
+#define __align__(bytes) __attribute__((aligned(bytes)))
+
+namespace fathom::cuda_model {
+using namespace fathom::cuda;  // tiles.h
+}
+
+namespace fathom::cuda_model::machine {
+
+[[noreturn]] inline void stop(const char* what) {
+  std::fprintf(stderr, "the model of the machine: %s\n", what);
+  std::_Exit(1);
+}
+
+// ------------------------------------------------------------------------------------------------ threads
+struct Index {
+  unsigned x = 0;
+};
+inline thread_local Index thread, block_index, grid;
+inline int warp() { return int(thread.x / 32); }
+inline int lane() { return int(thread.x % 32); }
+
+/// So many threads wait for each other, asleep: there are more of them than processors. Without a lock, which all of
+/// them would want when they wake.
+class Meeting {
+ public:
+  void wait(int threads) {
+    const uint32_t turn = turn_;
+    if (++here_ == threads) {
+      here_ = 0;
+      ++turn_;
+      turn_.notify_all();
+      return;
+    }
+    while (turn_ == turn) turn_.wait(turn);
+  }
+
+ private:
+  std::atomic<int> here_ = 0;
+  std::atomic<uint32_t> turn_ = 0;
+};
+
+/// Does what it is told, in a thread of its own that is in no hurry: in the order of being told, or in any.
+class Engine {
+ public:
+  explicit Engine(bool in_order) : in_order_(in_order), thread_([this] { work(); }) {}
+  /// When all is done.
+  ~Engine() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    told_.notify_one();
+    thread_.join();
+  }
+  void put(std::function<void()> task) {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    told_.notify_one();
+  }
+
+ private:
+  void work() {
+    std::minstd_rand random(1);
+    while (true) {
+      std::unique_lock lock(mutex_);
+      told_.wait(lock, [this] { return ended_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      const auto next = tasks_.begin() + (in_order_ ? 0 : long(random() % tasks_.size()));
+      const std::function<void()> task = std::move(*next);
+      tasks_.erase(next);
+      lock.unlock();
+      if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+      task();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable told_;
+  std::deque<std::function<void()>> tasks_;
+  const bool in_order_;
+  bool ended_ = false;
+  std::thread thread_;
+};
+
+// ------------------------------------------------------------------------------------------------ blocks
+constexpr size_t kSharedBytes = 227 * 1024;
+struct Warp {
+  Meeting lanes;
+  // What lanes give each other: in turns, so that one meeting is enough.
+  std::array<std::array<uint32_t, 32>, 2> given;
+  std::array<const void*, 32> pointers;
+};
+struct Block {
+  int threads, rank;
+  std::vector<uint8_t> shared = std::vector<uint8_t>(kSharedBytes, 0x5a);
+  Meeting all;
+  std::array<Meeting, 16> some;  // named barriers
+  std::array<Warp, 32> warps;
+  std::atomic<int> registers = 0;  // that its threads have in the end
+};
+/// The blocks that run at the same time.
+struct Cluster {
+  std::vector<std::unique_ptr<Block>> blocks;
+  Meeting all;
+  std::unique_ptr<Engine> copies = std::make_unique<Engine>(false);
+};
+inline std::unique_ptr<Cluster> cluster;
+inline thread_local Block* own = nullptr;
+
+inline Warp& own_warp() { return own->warps[size_t(warp())]; }
+inline void meet_warp() { own_warp().lanes.wait(32); }
+/// What each lane of the warp gives, until the next exchange but one.
+inline thread_local size_t exchanges = 0;
+inline const std::array<uint32_t, 32>& exchange(uint32_t v) {
+  auto& given = own_warp().given[exchanges++ % 2];
+  given[size_t(lane())] = v;
+  meet_warp();
+  return given;
+}
+inline uint32_t exchange(uint32_t v, int from) { return exchange(v)[size_t(from)]; }
+
+/// Addresses of shared memory: the block's own from 0, those of block `rank` of the cluster from (rank + 1) << 24.
+inline uint8_t* in_shared(uint32_t address, uint32_t bytes) {
+  const uint32_t rank = address >> 24, inside = address & 0xffffff;
+  if (rank > cluster->blocks.size() || address % bytes != 0 || inside + bytes > kSharedBytes) {
+    stop("an address of shared memory is wrong");
+  }
+  return (rank == 0 ? own : cluster->blocks[rank - 1].get())->shared.data() + inside;
+}
+
+// ------------------------------------------------------------------------------------------------ barriers
+struct Barrier {
+  int count = 0, pending = 0;
+  int64_t bytes = 0;  // that are still to come
+  uint32_t phase = 0;
+  std::condition_variable changed;
+};
+inline std::mutex mutex;
+inline std::map<const void*, Barrier> barriers;
+inline Barrier& barrier_at(const void* at) {
+  const auto found = barriers.find(at);
+  if (found == barriers.end()) stop("a barrier was not made");
+  return found->second;
+}
+inline void change(const void* at, int arrivals, int64_t bytes) {
+  const std::lock_guard lock(mutex);
+  Barrier& own_barrier = barrier_at(at);
+  own_barrier.pending -= arrivals;
+  own_barrier.bytes += bytes;
+  if (own_barrier.pending < 0) stop("a barrier got more arrivals than it was made for");
+  if (own_barrier.pending > 0 || own_barrier.bytes != 0) return;
+  own_barrier.phase ^= 1;
+  own_barrier.pending = own_barrier.count;
+  own_barrier.changed.notify_all();
+}
+inline void wait_for(const void* at, uint32_t parity) {
+  std::unique_lock lock(mutex);
+  Barrier& barrier = barrier_at(at);
+  const bool in_time = barrier.changed.wait_for(lock, std::chrono::minutes(5), [&] { return barrier.phase != parity; });
+  if (!in_time) stop("a wait of five minutes");
+}
+
+// ------------------------------------------------------------------------------------------------ copies
+/// What is there while a copy is under way.
+inline void spoil(uint8_t* to, size_t bytes) { std::memset(to, 0xff, bytes); }
+/// Asynchronous copies of this thread: groups, and what is not in one yet.
+inline thread_local std::deque<std::vector<std::function<void()>>> groups;
+inline thread_local std::vector<std::function<void()>> begun;
+
+// ------------------------------------------------------------------------------------------------ launches
+struct Launch {
+  unsigned blocks, threads, cluster = 1;
+};
+/// Runs `kernel`, one cluster after the other, each with fresh memory full of rubbish. around(block, run) calls run().
+template <class Kernel, class Around>
+void run(const Launch& launch, const Kernel& kernel, const Around& around) {
+  for (unsigned first = 0; first < launch.blocks; first += launch.cluster) {
+    cluster = std::make_unique<Cluster>();
+    barriers.clear();
+    for (unsigned rank = 0; rank < launch.cluster; ++rank) {
+      cluster->blocks.push_back(std::make_unique<Block>());
+      cluster->blocks.back()->threads = int(launch.threads);
+      cluster->blocks.back()->rank = int(rank);
+    }
+    around(*cluster->blocks[0], [&] {
+      std::vector<std::thread> threads;
+      for (unsigned t = 0; t < launch.threads * launch.cluster; ++t) {
+        threads.emplace_back([&kernel, &launch, t, first] {
+          const unsigned rank = t / launch.threads;
+          thread.x = t % launch.threads, block_index.x = first + rank, grid.x = launch.blocks;
+          own = cluster->blocks[rank].get();
+          kernel();
+          if (!groups.empty() || !begun.empty()) stop("a thread ends with copies under way");
+        });
+      }
+      for (std::thread& one : threads) one.join();
+    });
+    cluster->copies.reset();
+    for (const auto& [at, barrier] : barriers) {
+      if (barrier.bytes != 0) stop("a block ends with bulk copies under way");
+    }
+  }
+}
+
+}  // namespace fathom::cuda_model::machine
+
+// ------------------------------------------------------------------------------------------------ CUDA's names
+#define threadIdx fathom::cuda_model::machine::thread
+#define blockIdx fathom::cuda_model::machine::block_index
+#define gridDim fathom::cuda_model::machine::grid
+
+namespace fathom::cuda_model {
+
+using std::max;
+using std::min;
+struct uint4 {
+  uint32_t x, y, z, w;
+};
+struct __nv_bfloat162 {
+  uint32_t pair;
+};
+inline uint32_t bf16_pair(float low, float high) { return float_to_bf16(low) | uint32_t(float_to_bf16(high)) << 16; }
+inline __nv_bfloat162 __floats2bfloat162_rn(float low, float high) { return {bf16_pair(low, high)}; }
+inline float __uint_as_float(uint32_t v) { return std::bit_cast<float>(v); }
+template <class T>
+T __ldg(const T* at) {
+  T v;
+  std::memcpy(&v, at, sizeof v);
+  return v;
+}
+inline void __syncthreads() { machine::own->all.wait(machine::own->threads); }
+inline void __syncwarp() { machine::meet_warp(); }
+inline uint32_t __shfl_xor_sync(unsigned, uint32_t v, int with) { return machine::exchange(v, machine::lane() ^ with); }
+inline int __shfl_sync(unsigned, int v, int from) { return int(machine::exchange(uint32_t(v), from)); }
+inline int __shfl_up_sync(unsigned, int v, int by) {
+  const int from = machine::lane() - by;
+  return int(machine::exchange(uint32_t(v), from < 0 ? machine::lane() : from));
+}
+inline bool __any_sync(unsigned, bool v) {
+  const auto& all = machine::exchange(v);
+  return std::any_of(all.begin(), all.end(), [](uint32_t one) { return one != 0; });
+}
+
+// ------------------------------------------------------------------------------------------------ the room's names
+/// product.h and product_tensor.cuh, as far as kernels look.
+struct WeightPointers {
+  const uint8_t *values, *scales;
+};
+struct Product {
+  const uint8_t* x = nullptr;
+  int64_t x_stride = 0;
+  const uint8_t* x_scales = nullptr;
+  int64_t x_scale_stride = 0, rows = 0;
+  const int32_t* x_row = nullptr;
+  WeightPointers weight{};
+  const WeightPointers* experts = nullptr;
+  const int32_t* begin = nullptr;
+  int expert_count = 0;
+  int64_t weight_stride = 0, scale_stride = 0;
+  int scale_rows = 1;
+  int64_t n = 0, k = 0;
+  int groups = 1;
+  bool beside = false;
+  int parts = 0;
+  uint8_t* out = nullptr;
+  DType out_type = DType::f32;
+  int64_t out_stride = 0;
+};
+struct Place {
+  WeightPointers weight;
+  int64_t n_first, n_end, first, end, begin, x_column;
+};
+
+/// tensor_core.cuh.
+inline uint32_t times(uint32_t pair, uint32_t factors) {
+  const auto half = [](uint32_t v, int i) { return bf16_to_float(uint16_t(v >> (16 * i))); };
+  return bf16_pair(half(pair, 0) * half(factors, 0), half(pair, 1) * half(factors, 1));
+}
+struct Factors {
+  uint32_t first, second;
+  bool two;
+};
+inline Factors factors_of(uint32_t scale_code, uint32_t lacking) {
+  const uint32_t field = scale_code + lacking, one = 127u << 7 | 127u << 23;
+  if (field <= 254) return {field << 7 | field << 23, one, false};
+  return {254u << 7 | 254u << 23, (field - 127) << 7 | (field - 127) << 23, true};
+}
+inline uint32_t shared_address(const void* at) {
+  const int64_t offset = static_cast<const uint8_t*>(at) - machine::own->shared.data();
+  if (offset < 0 || offset >= int64_t(machine::kSharedBytes)) machine::stop("an address is not in shared memory");
+  return uint32_t(offset);
+}
+template <uint32_t Bytes>
+void copy_async(uint32_t address, const uint8_t* from) {
+  if (reinterpret_cast<uintptr_t>(from) % Bytes != 0) machine::stop("a copy from an odd address");
+  uint8_t* to = machine::in_shared(address, Bytes);
+  machine::spoil(to, Bytes);
+  machine::begun.push_back([=] { std::memcpy(to, from, Bytes); });
+}
+inline void commit_copies() {
+  machine::groups.push_back(std::move(machine::begun));
+  machine::begun.clear();
+}
+template <size_t Pending>
+void wait_copies() {
+  for (; machine::groups.size() > Pending; machine::groups.pop_front()) {
+    for (const auto& copy : machine::groups.front()) copy();
+  }
+}
+
+/// warpgroup.cuh: barriers and bulk copies.
+inline void init_barrier(uint64_t& barrier, uint32_t arrivals) {
+  const std::lock_guard lock(machine::mutex);
+  machine::Barrier& own = machine::barriers[&barrier];
+  own.count = own.pending = int(arrivals);
+}
+inline void publish_barriers() {}
+inline void publish_to_products() {}
+inline void arrive(uint64_t& barrier) { machine::change(&barrier, 1, 0); }
+inline void expect_bytes(uint64_t& barrier, uint32_t bytes) { machine::change(&barrier, 1, bytes); }
+inline void wait_phase(uint64_t& barrier, uint32_t parity) { machine::wait_for(&barrier, parity); }
+inline void copy_bulk(uint32_t address, const uint8_t* from, uint32_t bytes, uint64_t& barrier) {
+  if (bytes % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0) machine::stop("a bulk copy of odd bytes");
+  uint8_t* to = machine::in_shared(address, 16);
+  machine::in_shared(address + bytes - 16, 16);
+  machine::spoil(to, bytes);
+  machine::cluster->copies->put([=, &barrier] {
+    std::memcpy(to, from, bytes);
+    machine::change(&barrier, 0, -int64_t(bytes));
+  });
+}
+
+}  // namespace fathom::cuda_model
