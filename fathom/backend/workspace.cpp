@@ -8,11 +8,9 @@
 namespace fathom {
 namespace {
 
-// x as the kernels for many rows read it, whichever tile they choose.
-int64_t arranged_bytes(const ProductShape& p, bool batch_invariant, int64_t step) {
-  const int64_t rows = p.experts > 0 ? p.assignments : p.rows;
-  const int64_t x_rows = cuda::product_plan(p, batch_invariant, step).x_rows;
-  return cuda::most_row_tiles(rows, p.experts, x_rows) * x_rows * p.columns * 2;
+// x as the kernels for many rows read it.
+int64_t arranged_bytes(const ProductShape& p) {
+  return cuda::arranged_rows(p.experts > 0 ? p.assignments : p.rows, p.experts) * p.columns * 2;
 }
 
 // Q8 rows as bf16, and the parts of K (product_tensor.cuh).
@@ -32,18 +30,19 @@ int64_t product_bytes(const ProductShape& p, DType x, DType weight, bool batch_i
   const bool tensor = (q8 || x == DType::bf16) && weight != DType::f32 && k % 64 == 0 && p.n % p.groups == 0 &&
                       (p.groups == 1 || p.n / p.groups % 16 == 0);
   if (!tensor) return 0;
-  const bool many = (codes ? k % 128 == 0 : !q8) && p.n / p.groups % 2 == 0 && p.experts <= 1024;
+  const bool many = (codes ? k % 128 == 0 : !q8) && p.n / p.groups % 2 == 0 && p.experts <= cuda::kMostExperts &&
+                    (p.experts == 0 || cuda::most_row_tiles(rows, p.experts, cuda::kRowStep) <= cuda::kMostSteps);
   if (!many) return other_tensor_bytes(p, q8);
   if (codes && q8) return device_workspace_bytes(p, batch_invariant);
   if (codes && cuda::product_plan(p, batch_invariant).rows_in_chains > 0) return 0;
-  return arranged_bytes(p, batch_invariant, codes ? 128 : 64);
+  return arranged_bytes(p);
 }
 
 }  // namespace
 
 int64_t device_workspace_bytes(const ProductShape& product, bool batch_invariant) {
   if (product.weights == WeightKind::codes) return cuda::product_workspace_bytes(product, batch_invariant);
-  return product.rows == 0 ? 0 : arranged_bytes(product, batch_invariant, 64);
+  return product.rows == 0 ? 0 : arranged_bytes(product);
 }
 int64_t device_workspace_bytes(const GateShape& gate, bool batch_invariant) {
   return cuda::workspace_bytes(gate, batch_invariant);

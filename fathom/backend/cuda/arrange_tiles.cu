@@ -46,45 +46,41 @@ __device__ inline uint4 columns_of(const uint8_t* from, int piece) {
   return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
-// Where a row is in the arranged x.
+// Where a row is in the arranged x: row tiles of an expert's rows behind each other, those of all experts too.
 struct Arranged {
   uint8_t* to;         // its first 64 columns
   int64_t block_rows;  // of the tile of each 64 columns
 };
-// product_many.cuh: each row tile has room for XRows. `tile` counts them all.
-template <int XRows>
-__device__ inline Arranged arranged(uint8_t* out, const Place&, int64_t tile, int row, int blocks) {
-  return {out + tile * blocks * (XRows * 128) + row * 128, XRows};
-}
-// product_pairs.cuh: row tiles of an expert's rows, behind each other. `tile`: kPairRowStep rows; `row` of these.
-template <>
-__device__ inline Arranged arranged<kPairRowStep>(uint8_t* out, const Place& place, int64_t tile, int row, int blocks) {
-  const int count = int(place.end - place.begin), tile_rows = pair_tile_rows(count);
-  const int own = int(place.first - place.begin), row_tile = own / tile_rows;
-  const int64_t first = tile * kPairRowStep - own + row_tile * tile_rows;
-  return {out + first * blocks * 128 + (own - row_tile * tile_rows + row) * 128,
-          min(tile_rows, padded_rows(count - row_tile * tile_rows))};
+// Row `row` of step number `step`, which begins at place.first.
+__device__ inline Arranged arranged(uint8_t* out, const Place& place, int most_rows, int64_t step, int row,
+                                    int blocks) {
+  const int count = int(place.end - place.begin), of_tile = tile_rows(count, most_rows);
+  const int own = int(place.first - place.begin), row_tile = own / of_tile;
+  const int64_t first = step * kRowStep - own + row_tile * of_tile;
+  return {out + first * blocks * 128 + (own - row_tile * of_tile + row) * 128,
+          min(of_tile, padded_rows(count - row_tile * of_tile))};
 }
 
-// blockIdx: row tile (of pairs: kPairRowStep rows), piece of kRows rows of it, piece of the columns.
-template <DType Weight, int XRows>
+// blockIdx: step of kRowStep rows, piece of kRows rows of it, piece of the columns.
+template <DType Weight>
 __global__ void __launch_bounds__(kThreads)
-    arrange_kernel(const __grid_constant__ Product p, int64_t columns, bool aligned, uint8_t* out) {
-  if (XRows == kPairRowStep) let_kernel_behind_start();
+    arrange_kernel(const __grid_constant__ Product p, int most_rows, int64_t columns, bool aligned, uint8_t* out) {
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
   Place place;
   if (p.begin != nullptr) {
-    if (!find_expert<XRows>(p, blockIdx.x, place)) return;
+    if (!find_expert<kRowStep>(p, blockIdx.x, place)) return;
   } else {
     place.begin = 0;
-    place.first = int64_t(blockIdx.x) * XRows;
+    place.first = int64_t(blockIdx.x) * kRowStep;
     place.end = p.rows;
   }
   const int piece = threadIdx.x % 8, row = int(blockIdx.y) * kRows + threadIdx.x / 8 % kRows;
   const int64_t a = place.first + row;
-  if (a >= place.end) return;  // the tile's other rows are not looked at
+  if (a >= place.end) return;  // the step's other rows are not looked at
   const int64_t r = p.x_row != nullptr ? p.x_row[a] : a;
   const int blocks = int(columns / 64);
-  const Arranged own = arranged<XRows>(out, place, blockIdx.x, row, blocks);
+  const Arranged own = arranged(out, place, most_rows, blockIdx.x, row, blocks);
   uint8_t* to = own.to + ((piece ^ (row & 7)) << 4);  // as swizzled(); tiles begin at multiples of eight rows
   constexpr int kBlocks = kThreads / (8 * kRows);
   for (int b = int(blockIdx.z) * kBlocks + threadIdx.x / (8 * kRows); b < blocks; b += gridDim.z * kBlocks) {
@@ -132,31 +128,23 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <DType Weight, int XRows>
-void arrange(cudaStream_t stream, const Product& p, uint8_t* out) {
-  const bool aligned = (reinterpret_cast<uintptr_t>(p.x) | uintptr_t(p.x_stride)) % 16 == 0;
-  const int64_t row_tiles = most_row_tiles(p, XRows), rows = row_tiles * (XRows / kRows);
-  // With few rows their columns are spread too, over a few blocks for each multiprocessor.
-  const int64_t pieces = XRows == kPairRowStep ? std::clamp<int64_t>(8 * kProcessors / rows, 1, 16)
-                                               : std::clamp<int64_t>(4 * kProcessors / rows, 1, 8);
-  arrange_kernel<Weight, XRows><<<dim3(grid(row_tiles), XRows / kRows, unsigned(pieces)), kThreads, 0, stream>>>(
-      p, p.k * p.groups, aligned, out);
-}
-
 template <DType Weight>
-void arrange(cudaStream_t stream, const Product& p, int x_rows, uint8_t* out) {
-  if (x_rows == 192) return arrange<Weight, 192>(stream, p, out);
-  if (x_rows == 128) return arrange<Weight, 128>(stream, p, out);
-  arrange<Weight, kPairRowStep>(stream, p, out);
+void arrange(const Call& call, const Product& p, int most_rows, uint8_t* out) {
+  const bool aligned = (reinterpret_cast<uintptr_t>(p.x) | uintptr_t(p.x_stride)) % 16 == 0;
+  const int64_t steps = most_row_tiles(p, kRowStep), rows = steps * (kRowStep / kRows);
+  // With few rows their columns are spread too, over a few blocks for each multiprocessor.
+  const int64_t pieces = std::clamp<int64_t>(8 * kProcessors / rows, 1, 16);
+  launch_early(call, arrange_kernel<Weight>, dim3(grid(steps), kRowStep / kRows, unsigned(pieces)), kThreads, 0, p,
+               most_rows, p.k * p.groups, aligned, out);
 }
 
 }  // namespace
 
-void arrange_tiles(cudaStream_t stream, const Product& p, int x_rows, uint8_t* out) {
+void arrange_tiles(const Call& call, const Product& p, int most_rows, uint8_t* out) {
   switch (p.weight_type) {
-    case DType::bf16: return arrange<DType::bf16>(stream, p, x_rows, out);
-    case DType::f8_e4m3: return arrange<DType::f8_e4m3>(stream, p, x_rows, out);
-    default: return arrange<DType::f4_e2m1>(stream, p, x_rows, out);
+    case DType::bf16: return arrange<DType::bf16>(call, p, most_rows, out);
+    case DType::f8_e4m3: return arrange<DType::f8_e4m3>(call, p, most_rows, out);
+    default: return arrange<DType::f4_e2m1>(call, p, most_rows, out);
   }
 }
 

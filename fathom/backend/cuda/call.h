@@ -41,7 +41,7 @@ class Workspace {
 struct ArrangedRows {
   const void *x = nullptr, *x_row = nullptr, *begin = nullptr, *at = nullptr;
   int64_t rows = 0, columns = 0;
-  int x_rows = 0;     // of a tile
+  int most_rows = 0;  // of a row tile
   int order = -1;     // of columns: the weight's type
   int64_t moves = 0;  // of workspaces: what is at the same address after one is not what was there
   friend bool operator==(const ArrangedRows&, const ArrangedRows&) = default;

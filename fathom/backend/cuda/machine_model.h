@@ -355,6 +355,14 @@ inline void publish_barriers() {}
 inline void publish_to_products() {}
 inline void arrive(uint64_t& barrier) { machine::change(&barrier, 1, 0); }
 inline void expect_bytes(uint64_t& barrier, uint32_t bytes) { machine::change(&barrier, 1, bytes); }
+inline void arrive_after_copies(uint64_t& barrier) {
+  if (!machine::groups.empty()) machine::stop("copies are waited for in groups and by a barrier");
+  machine::cluster->copies->put([copies = std::move(machine::begun), &barrier] {
+    for (const auto& copy : copies) copy();
+    machine::change(&barrier, 1, 0);
+  });
+  machine::begun.clear();
+}
 inline void wait_phase(uint64_t& barrier, uint32_t parity) { machine::wait_for(&barrier, parity); }
 inline void copy_bulk(uint32_t address, const uint8_t* from, uint32_t bytes, uint64_t& barrier) {
   if (bytes % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0) machine::stop("a bulk copy of odd bytes");

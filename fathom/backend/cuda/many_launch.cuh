@@ -3,6 +3,7 @@
 #pragma once
 #include "fathom/backend/cuda/decode_codes.cuh"
 #include "fathom/backend/cuda/multiply_group.cuh"
+#include "fathom/backend/cuda/product_few_parts.cuh"
 #include "fathom/backend/cuda/product_tensor.cuh"
 #include "fathom/backend/cuda/warpgroup.cuh"
 
@@ -16,21 +17,23 @@ extern __shared__ uint8_t many_memory[];
 
 namespace fathom::cuda {
 
-template <DType Type, int XRows>
-void launch_many_tile(cudaStream_t stream, const Product& p) {
-  using Shape = ManyShape<Type, XRows>;
-  const int bytes = Shape::kStages * Shape::kStageBytes + 1024 + (p.expert_count + 1) * 4;
-  const auto kernel = many_kernel<Type, XRows>;
-  expect(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "a product");
-  const ManyTiles tiles = many_tiles<Type, XRows>(p);
-  const int64_t most = most_row_tiles(p, XRows) * p.groups * tiles.n_tiles;
+template <DType Type, int MostRows>
+void launch_many_tiles(cudaStream_t stream, const Product& p, int most_rows) {
+  using Shape = ManyShape<Type, MostRows>;
+  const auto kernel = many_kernel<Type, MostRows>;
+  static const cudaError_t allowed =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kMostShared);
+  expect(allowed, "a product");
+  const ProductGrid tiles = product_grid(p, most_rows, kManyWeightRows, Shape::kColumns);
+  const int bytes = Shape::kStages * Shape::kStageBytes + 1024 + ExpertTiles::bytes(p.expert_count);
+  const int64_t most = most_row_tiles(p, most_rows) * p.groups * tiles.n_tiles;
   kernel<<<unsigned(std::min<int64_t>(most, kProcessors)), Shape::kThreads, bytes, stream>>>(p, tiles);
 }
 
 template <DType Type>
-void launch_many_product(Call& call, const Product& p, int x_rows) {
-  if (x_rows == 192) return launch_many_tile<Type, 192>(call.stream(), p);
-  launch_many_tile<Type, 128>(call.stream(), p);
+void launch_many_product(Call& call, const Product& p, int most_rows) {
+  if (most_rows > kManySmallRows) return launch_many_tiles<Type, kManyLargeRows>(call.stream(), p, most_rows);
+  launch_many_tiles<Type, kManySmallRows>(call.stream(), p, most_rows);
 }
 
 }  // namespace fathom::cuda

@@ -62,8 +62,9 @@ bool fits_many(const Product& p) {
   const bool codes = p.weight_type == DType::f8_e4m3 || p.weight_type == DType::f4_e2m1;
   const bool types = p.weight_type == DType::bf16 ? wide && p.k % 64 == 0 : codes && scales && (wide || q8);
   const bool pairs = p.out_type == DType::f32 || (aligned(p.out, p.out_stride * 2, 4) && p.n / p.groups % 2 == 0);
-  constexpr int kMostExperts = 1024;  // a table of theirs lies in shared memory
-  return types && weights && pairs && p.n % p.groups == 0 && p.expert_count <= kMostExperts;
+  const bool counted = p.begin == nullptr || (p.expert_count <= kMostExperts &&
+                                              most_row_tiles(p.rows, p.expert_count, kRowStep) <= kMostSteps);
+  return types && weights && pairs && p.n % p.groups == 0 && counted;
 }
 
 bool fits_few(const Product& p) {
@@ -73,28 +74,29 @@ bool fits_few(const Product& p) {
 namespace {
 
 template <DType Weight>
-void launch_arranged(Call& call, const Product& p, int x_rows, WholeProduct whole) {
-  if (x_rows == kPairRowStep) return launch_pair_product<Weight>(call, p, whole);
-  launch_many_product<Weight>(call, p, x_rows);
+void launch_arranged(Call& call, const Product& p, RowTiling tiling, WholeProduct whole) {
+  if (tiling.pairs) return launch_pair_product<Weight>(call, p, tiling.most_rows, whole);
+  launch_many_product<Weight>(call, p, tiling.most_rows);
 }
 
-void run_many_product(Call& call, Product p, int x_rows, WholeProduct whole) {
+void run_many_product(Call& call, Product p, RowTiling tiling, WholeProduct whole) {
   const bool tensor_memory = call.instructions() == InstructionSet::sm_100a;
   check(!tensor_memory || !call.batch_invariant(), "the kernel for sm_100a adds all of K in one chain, others do not");
   const bool codes = p.x_type == DType::f8_e4m3 && p.weight_type != DType::bf16;
   if (tensor_memory && codes && call.scaled_products() && fits_few(p)) return launch_memory_product(call, p, true);
-  if (tensor_memory) x_rows = kPairRowStep;
-  auto* tiles = call.workspace<uint8_t>(arranged_rows(p, x_rows) * p.k * p.groups * 2);
-  const ArrangedRows rows{p.x, p.x_row, p.begin, tiles, p.rows, p.k * p.groups, x_rows, int(p.weight_type)};
+  if (tensor_memory) tiling = {};
+  const int64_t columns = p.k * p.groups;
+  auto* tiles = call.workspace<uint8_t>(arranged_rows(p.rows, p.begin == nullptr ? 0 : p.expert_count) * columns * 2);
+  const ArrangedRows rows{p.x, p.x_row, p.begin, tiles, p.rows, columns, tiling.most_rows, int(p.weight_type)};
   const bool there = call.arranged_ahead(rows) && p.beside;
-  if (!there) arrange_tiles(call.stream(), p, x_rows, tiles);
-  p.beside = there && x_rows == kPairRowStep && !tensor_memory;
+  if (!there) arrange_tiles(call, p, tiling.most_rows, tiles);
+  p.beside = there && tiling.pairs && !tensor_memory;
   p.x = tiles;
   if (tensor_memory) return launch_memory_product(call, p, false);
   switch (p.weight_type) {
-    case DType::bf16: return launch_arranged<DType::bf16>(call, p, x_rows, whole);
-    case DType::f8_e4m3: return launch_arranged<DType::f8_e4m3>(call, p, x_rows, whole);
-    default: return launch_arranged<DType::f4_e2m1>(call, p, x_rows, whole);
+    case DType::bf16: return launch_arranged<DType::bf16>(call, p, tiling, whole);
+    case DType::f8_e4m3: return launch_arranged<DType::f8_e4m3>(call, p, tiling, whole);
+    default: return launch_arranged<DType::f4_e2m1>(call, p, tiling, whole);
   }
 }
 
@@ -134,7 +136,7 @@ void run_product(Call& call, Product p, WholeProduct whole) {
       if (plan.rows_in_chains > 0 && launch(call, p, plan.rows_in_chains, true)) return;
     }
     p.parts = plan.parts;
-    return run_many_product(call, p, plan.x_rows, whole);
+    return run_many_product(call, p, plan.tiling, whole);
   }
   if (p.x_type == DType::f8_e4m3) {
     const int64_t columns = p.k * p.groups;

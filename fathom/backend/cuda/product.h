@@ -68,24 +68,23 @@ inline int64_t most_row_tiles(const Product& p, int x_rows) {
   return most_row_tiles(p.rows, p.begin == nullptr ? 0 : p.expert_count, x_rows);
 }
 
-/// x as tiles in the order of the kernels for many rows, arrange_tiles.cu. x_rows: 128 or 192 of product_many.cuh, or
-/// kPairRowStep of product_pairs.cuh, where the rows of a tile are as many as there are, in such steps. out: room for
-/// arranged_rows() rows of K * groups bf16, at a multiple of 16 bytes: row tiles, each as K * groups / 64 tiles of rows
-/// of 128 bytes.
-void arrange_tiles(cudaStream_t stream, const Product& p, int x_rows, uint8_t* out);
-inline int64_t arranged_rows(const Product& p, int x_rows) { return most_row_tiles(p, x_rows) * x_rows; }
+/// x as row tiles of `most_rows` rows at most (tile_rows() of tiles.h) in the order of the kernels for many rows,
+/// arrange_tiles.cu. out: room for arranged_rows() rows of K * groups bf16, at a multiple of 16 bytes: row tiles behind
+/// each other, those of each expert and group of rows in whole steps, each as K * groups / 64 tiles of rows of 128
+/// bytes.
+void arrange_tiles(const Call& call, const Product& p, int most_rows, uint8_t* out);
 
-/// Thousands of rows: Q8 x FP8 or FP4, bf16 x any weight, in tiles of `x_rows` rows (tiles.h), all of K in one chain; x
-/// is what arrange_tiles made.
+/// Thousands of rows: Q8 x FP8 or FP4, bf16 x any weight, all of K in one chain; x is what arrange_tiles made with
+/// most_rows, kManyLargeRows or less.
 template <DType Weight>
-void launch_many_product(Call& call, const Product& product, int x_rows);  // many_bf16.cu, many_fp8.cu, many_fp4.cu
-/// The same with any number of rows, in Product::parts. `whole`: of a grouped product, what it is a part of; where
-/// parts are free, how K is shared follows it.
+void launch_many_product(Call& call, const Product& product, int most_rows);  // many_bf16.cu, many_fp8.cu, many_fp4.cu
+/// The same with any number of rows, in Product::parts; most_rows: kPairRows or less. `whole`: of a grouped product,
+/// what it is a part of; where parts are free, how K is shared follows it.
 template <DType Weight>
-void launch_pair_product(Call& call, const Product& product, WholeProduct whole);  // pairs_bf16.cu and so on
+void launch_pair_product(Call& call, const Product& product, int most_rows, WholeProduct whole);  // pairs_bf16.cu, ...
 /// The same with any number of rows for devices of sm_100a, sm100/, in one chain. `scaled`: codes with their scales,
-/// and x is as it lies (fits_few); else x is what arrange_tiles made for kPairRowStep. A build without those kernels
-/// may not call it.
+/// and x is as it lies (fits_few); else x is what arrange_tiles made with kPairRows. A build without those kernels may
+/// not call it.
 void launch_memory_product(Call& call, const Product& product, bool scaled);
 /// Whether these three can run it: the types above; K in steps of 128, of bf16 weights 64; loads of 16 bytes (scales:
 /// 4), pairs of results on addresses of their size. Does not ask how many rows there are. Pure.

@@ -27,21 +27,18 @@ inline std::vector<double> values_of(const Stored& of) {
 }
 
 /// x as arrange_tiles.cu lays it out: tiles of 64 columns of each row tile, pairs of columns in the order of a weight
-/// type. tile_rows: of each row tile; 0: as many as there are (kPairRowStep). Rows that do not exist are NaN.
+/// type. most_rows: of each row tile. Rows that do not exist are NaN.
 inline std::vector<uint16_t> arranged(const Stored& x, const std::vector<int32_t>& row_of, DType weight,
-                                      const std::vector<int32_t>& begin, int tile_rows) {
+                                      const std::vector<int32_t>& begin, int most_rows) {
   const int64_t columns = x.values.cols;
-  const auto room = [tile_rows](int count) {
-    return tile_rows == 0 ? padded_rows(count) : int(divide_up(count, tile_rows)) * tile_rows;
-  };
   int64_t rows = 0, first = 0;
-  for (size_t e = 0; e + 1 < begin.size(); ++e) rows += room(begin[e + 1] - begin[e]);
+  for (size_t e = 0; e + 1 < begin.size(); ++e) rows += padded_rows(begin[e + 1] - begin[e]);
   std::vector<uint16_t> out(size_t(rows * columns), 0x7fc0);
   for (size_t e = 0; e + 1 < begin.size(); ++e) {
     const int count = begin[e + 1] - begin[e];
     for (int a = 0; a < count; ++a) {
-      const int own = tile_rows == 0 ? pair_tile_rows(count) : tile_rows;
-      const int tile = a / own, row = a % own, here = std::min(own, room(count) - tile * own);
+      const int own = tile_rows(count, most_rows);
+      const int tile = a / own, row = a % own, here = std::min(own, padded_rows(count) - tile * own);
       for (int64_t column = 0; column < columns; ++column) {
         const int inside = int(column % 64), k = inside % 32;
         int piece = inside / 8, element = inside % 8;
@@ -55,7 +52,7 @@ inline std::vector<uint16_t> arranged(const Stored& x, const std::vector<int32_t
         out[size_t(at)] = float_to_bf16(float(value_of(x, row_of[size_t(begin[e] + a)], column)));
       }
     }
-    first += room(count);
+    first += padded_rows(count);
   }
   return out;
 }
@@ -71,8 +68,8 @@ struct ProductCase {
   Tensor out;
   Product p;
 
-  /// tile_rows: as arranged(); -1: x is given as it is, Q8.
-  ProductCase(const Case& given, DType type, int tile_rows) : c(given) {
+  /// most_rows: as arranged(); 0: x is given as it is, Q8.
+  ProductCase(const Case& given, DType type, int most_rows) : c(given) {
     const int experts = std::max(1, int(c.begin.size()) - 1);
     const DType x_type = type == DType::bf16 ? DType::bf16 : DType::f8_e4m3;
     x = stored(x_type, c.begin.empty() ? c.rows : kGathered, c.k * c.groups, 1, 5);
@@ -84,11 +81,11 @@ struct ProductCase {
     for (const Stored& one : weights) pointers.push_back({one.values.bytes.data(), one.scales.bytes.data()});
     for (int64_t a = 0; a < c.rows; ++a) rows.push_back(int32_t(c.begin.empty() ? a : a * 11 % kGathered));
     begin = c.begin.empty() ? std::vector<int32_t>{0, int32_t(c.rows)} : c.begin;
-    if (tile_rows >= 0) wide = arranged(x, rows, type, begin, tile_rows);
+    if (most_rows > 0) wide = arranged(x, rows, type, begin, most_rows);
     out = Tensor(c.out, c.rows, c.n + 2);  // two columns that are not the product's
     std::fill(out.bytes.begin(), out.bytes.end(), uint8_t(0xff));
 
-    p.x = tile_rows < 0 ? x.values.bytes.data() : reinterpret_cast<const uint8_t*>(wide.data());
+    p.x = most_rows == 0 ? x.values.bytes.data() : reinterpret_cast<const uint8_t*>(wide.data());
     p.x_stride = x.values.cols;
     p.x_scales = x.scales.bytes.data();
     p.x_scale_stride = x.scales.cols;

@@ -4,20 +4,22 @@
 // which they are multiplied, so that nothing but their codes goes through shared memory. x is the right one, as tiles
 // of bf16 that arrange_tiles made once a call. Both are exact: a scale is a power of two, and only float sums round.
 //
-// A block stays and walks over tiles of 192 weight rows by XRows rows of x. Four warps bring codes and scales by
-// cp.async and x by bulk copies, 128 columns a step (bf16: 64), into a ring of stages. Each of three warpgroups decodes
-// 32 columns of its 64 weight rows while the 32 before them are multiplied. They share nothing but the ring, so one
-// stores its sums while others multiply.
+// A block stays and walks over tiles of 192 weight rows by a row tile of x: as many rows as are there, in steps of 32,
+// up to 192. Four warps bring codes and scales by cp.async and x by bulk copies, 128 columns a step (bf16: 64), into a
+// ring of stages. Each of three warpgroups decodes 32 columns of its 64 weight rows while the 32 before them are
+// multiplied. They share nothing but the ring, so one stores its sums while others multiply.
 //
 // Sums: k from 0 upwards in one chain of float sums by the tensor core, 16 columns at a time (its sums may cut where
 // others round): the order of product_pairs.cuh in one part.
 //
-// Bytes: N * K * (1/2, 1 or 2) for each XRows rows of x, 2 * K * rows for each 192 of N, mostly from the L2 cache:
-// tiles that run together share one or the other. Operations: 2 * rows * N * K.
+// Time, measured: a step of 64 columns takes 6 * (rows + 64) cycles, of which 6 * rows are products at their peak.
+// Bytes: N * K * (1/2, 1 or 2) for each row tile, 2 * K * rows for each 192 of N, mostly from the L2 cache: tiles that
+// run together share one or the other. Operations: 2 * rows * N * K.
 //
 // This text has no instruction of its own: whoever includes it has those of CUDA, warpgroup.cuh, multiply_group.cuh and
-// decode_weights.cuh (many_launch.cuh), or a model of them on the processor (warpgroup_model.h).
+// decode_codes.cuh (many_launch.cuh), or a model of them on the processor (warpgroup_model.h).
 #pragma once
+#include "fathom/backend/cuda/product_tiles.cuh"
 #include "fathom/backend/cuda/tiles.h"
 #include "fathom/tensor/dtype.h"
 
@@ -26,28 +28,20 @@ namespace fathom::cuda {
 constexpr int kConsumers = kManyWeightRows / 64;  // warpgroups that decode and multiply
 constexpr int kProducers = 128;                   // threads that copy
 
-/// The tiles of a launch. A grouped product's row tiles are counted on the device.
-struct ManyTiles {
-  int n_tiles = 0;    // of a group or expert
-  int row_tiles = 0;  // plain: of all rows
-  int row_block = 1;  // plain: row tiles that are worked on together
-  int steps = 0;      // of K
-  int x_blocks = 0;   // 64 columns each, of a row of x
-};
-
-template <DType Type, int XRows>
+template <DType Type, int MostRows>
 struct ManyShape {
   static constexpr bool kCodes = Type != DType::bf16;
   static constexpr int kColumns = kCodes ? 128 : 64;  // of a step
   static constexpr int kHalves = kColumns / 64;
   static constexpr int kRowBytes = Type == DType::f4_e2m1 ? 64 : 128;  // of a weight row and step
   static constexpr int kWeightRows = kManyWeightRows;
-  static constexpr int kXBytes = XRows * kColumns * 2, kWeightBytes = kWeightRows * kRowBytes;
+  static constexpr int kXBytes = MostRows * kColumns * 2, kWeightBytes = kWeightRows * kRowBytes;
   static constexpr int kScaleBytes = kCodes ? kWeightRows * 4 : 0;
   static constexpr int kStageBytes = (kXBytes + kWeightBytes + kScaleBytes + 1023) / 1024 * 1024;
   static constexpr int kMostBytes = 224 * 1024 - 1024;  // of 227 KB; the tables take the rest
   static constexpr int kStages = kMostBytes / kStageBytes < 6 ? kMostBytes / kStageBytes : 6;
   static_assert(kStages >= 3, "one is multiplied, one is full or filled, one is under way");
+  static constexpr int kMostShared = kStages * kStageBytes + 1024 + ExpertTiles::bytes(kMostExperts);
   static constexpr int kThreads = 128 * kConsumers + kProducers;
 };
 
@@ -62,7 +56,7 @@ __device__ inline int piece_place(int row, int piece) {
 /// Codes of 64 columns, half a step, of this warp's 16 weight rows from `rows` on, as ldmatrix hands them over: FP4 a
 /// word for rows g and g + 8 of each 32 columns, FP8 of each 16.
 template <DType Type>
-__device__ __forceinline__ void load_half(const uint8_t* weights, int rows, int half, uint32_t (&raw)[kWords<Type>]) {
+__device__ __forceinline__ void load_half(uint32_t weights, int rows, int half, uint32_t (&raw)[kWords<Type>]) {
   const int lane = threadIdx.x % 32;
   const int row = rows + lane % 16, upper = lane / 16;  // ldmatrix: lanes 0 to 15 the first piece, 16 to 31 the next
 #pragma unroll
@@ -74,82 +68,14 @@ __device__ __forceinline__ void load_half(const uint8_t* weights, int rows, int 
   }
 }
 
-// ------------------------------------------------------------------------------------------------ tiles
-template <DType Type, int XRows>
-ManyTiles many_tiles(const Product& p) {
-  using Shape = ManyShape<Type, XRows>;
-  ManyTiles tiles;
-  tiles.n_tiles = int(divide_up(p.n / p.groups, Shape::kWeightRows));
-  tiles.row_tiles = int(divide_up(p.rows, XRows));
-  tiles.row_block = tiles.row_tiles < 8 ? tiles.row_tiles : 8;
-  tiles.steps = int(p.k / Shape::kColumns);
-  tiles.x_blocks = int(p.k * p.groups / 64);
-  return tiles;
-}
-
-/// Fills starts[0 ... experts]: the first row tile of each expert. One warp.
-template <int XRows>
-__device__ inline void count_row_tiles(const Product& p, int* starts) {
-  const int lane = int(threadIdx.x % 32);
-  int before = 0;
-  for (int first = 0; first < p.expert_count; first += 32) {
-    const int e = first + lane;
-    const int count = e < p.expert_count ? p.begin[e + 1] - p.begin[e] : 0;
-    int sum = (count + XRows - 1) / XRows;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int other = __shfl_up_sync(~0u, sum, step);
-      if (lane >= step) sum += other;
-    }
-    if (e < p.expert_count) starts[e + 1] = before + sum;
-    before += __shfl_sync(~0u, sum, 31);
-  }
-  if (lane == 0) starts[0] = 0;
-}
-
-struct ManyPlace : Place {
-  int row_tile;
-};
-template <int XRows, int WeightRows>
-__device__ inline ManyPlace place_of(const Product& p, const ManyTiles& tiles, const int* starts, int tile) {
-  ManyPlace place;
-  if (p.begin != nullptr) {
-    const int row_tile = tile / tiles.n_tiles, n_tile = tile % tiles.n_tiles;
-    int low = 0, high = p.expert_count;  // starts[low] <= row_tile < starts[high]
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      (starts[middle] <= row_tile ? low : high) = middle;
-    }
-    place.weight = p.experts[low];
-    place.row_tile = row_tile;
-    place.first = p.begin[low] + int64_t(row_tile - starts[low]) * XRows;
-    place.end = p.begin[low + 1];
-    place.n_first = int64_t(n_tile) * WeightRows;
-    place.n_end = p.n;
-    place.x_column = 0;
-    return place;
-  }
-  const int of_group = tiles.n_tiles * tiles.row_tiles, group = tile / of_group;
-  const int block_tiles = tiles.row_block * tiles.n_tiles, rest = tile % of_group, block = rest / block_tiles;
-  const int rows_here = min(tiles.row_block, tiles.row_tiles - block * tiles.row_block), inside = rest % block_tiles;
-  const int64_t per_group = p.n / p.groups;
-  place.weight = p.weight;
-  place.row_tile = block * tiles.row_block + inside % rows_here;
-  place.first = int64_t(place.row_tile) * XRows;
-  place.end = p.rows;
-  place.n_first = group * per_group + int64_t(inside / rows_here) * WeightRows;
-  place.n_end = (group + 1) * per_group;
-  place.x_column = group * p.k;
-  return place;
-}
-
-/// Stores 64 x XRows sums of a warpgroup: this warp's 16 weight rows from n_first on. The rows of x are at a stride.
-template <int XRows>
+// ------------------------------------------------------------------------------------------------ results
+/// Stores 64 x Rows sums of a warpgroup: this warp's 16 weight rows from n_first on. The rows of x are at a stride.
+template <int Rows>
 __device__ __forceinline__ void store_sums(const Product& p, const Place& place, int64_t n_first,
-                                           const float (&sum)[XRows / 2]) {
+                                           const float (&sum)[Rows / 2]) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
-  for (int j = 0; j < XRows / 8; ++j) {
+  for (int j = 0; j < Rows / 8; ++j) {
     if (p.out_type == DType::bf16) {
       // Exchanged: a lane has two neighbours of a row of the result.
       const __nv_bfloat162 low = __floats2bfloat162_rn(sum[4 * j], sum[4 * j + 1]),
@@ -205,11 +131,77 @@ struct Copies {
   }
 };
 
+// ------------------------------------------------------------------------------------------------ products
+/// Sums of a tile of `Rows` rows of x: this warpgroup's 64 weight rows, of which this warp's begin at `rows`.
+/// half_bytes: from a step's first 64 columns of x to the others. stages: their address.
+template <DType Type, int Rows, class Shape>
+__device__ __forceinline__ void multiply_tile(int steps, int rows, uint32_t half_bytes, uint32_t stages,
+                                              uint64_t (&full)[Shape::kStages], uint64_t (&empty)[Shape::kStages],
+                                              RingPlace<Shape::kStages>& ring, float (&sum)[Rows / 2]) {
+#pragma unroll
+  for (int i = 0; i < Rows / 2; ++i) sum[i] = 0;
+  uint32_t a[2][2][4];  // 32 columns are decoded while the 32 before them are multiplied
+  const auto multiply = [&](const uint32_t(&left)[2][4], uint64_t x) {
+    hold(sum);
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < 2; ++k) multiply_group<Rows>(sum, left[k], x + 2 * k, true);
+    commit_products();
+    hold(sum);
+    wait_products<1>();  // those before have ended
+  };
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    wait_phase(full[ring.stage], ring.parity);
+    const uint32_t stage = stages + ring.stage * Shape::kStageBytes, weights = stage + Shape::kXBytes;
+    // Once products of this stage are all that is under way.
+    const auto release_stage_before = [&] {
+      if (step > 0 && threadIdx.x % 32 == 0) {
+        arrive(empty[ring.stage > 0 ? ring.stage - 1 : Shape::kStages - 1]);
+      }
+    };
+    if constexpr (Shape::kCodes) {
+      const uint32_t at = weights + Shape::kWeightBytes + 4 * (rows + threadIdx.x % 32 / 4);
+      const uint32_t scales[2] = {load_shared(at), load_shared(at + 32)};
+      const bool large = __any_sync(~0u, ((scales[0] | scales[1]) & 0x80808080u) != 0);
+#pragma unroll
+      for (int half = 0; half < Shape::kHalves; ++half) {
+        uint32_t raw[kWords<Type>];
+        load_half<Type>(weights, rows, half, raw);
+        const uint64_t x = describe_tile(stage + half * half_bytes);
+#pragma unroll
+        for (int q = 0; q < 2; ++q) {
+          decode<Type>(raw, half, q, scales, large, a[q]);
+          multiply(a[q], x + 4 * q);
+          if (half == 0 && q == 0) release_stage_before();
+        }
+      }
+    } else {
+      const int lane = threadIdx.x % 32;
+      const uint64_t x = describe_tile(stage);
+#pragma unroll
+      for (int q = 0; q < 2; ++q) {
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          load_matrices(a[q][k], weights + piece_place<Type>(rows + lane % 16, 4 * q + 2 * k + lane / 16));
+        }
+        multiply(a[q], x + 4 * q);
+        if (q == 0) release_stage_before();
+      }
+    }
+    ring.next();
+  }
+  wait_products<0>();
+  __syncwarp();  // all lanes have read the codes
+  if (threadIdx.x % 32 == 0) arrive(empty[ring.stage > 0 ? ring.stage - 1 : Shape::kStages - 1]);
+  hold(sum);
+}
+
 // ------------------------------------------------------------------------------------------------ the kernel
-template <DType Type, int XRows>
-__global__ void __launch_bounds__(ManyShape<Type, XRows>::kThreads, 1)
-    many_kernel(const __grid_constant__ Product p, const __grid_constant__ ManyTiles tiles) {
-  using Shape = ManyShape<Type, XRows>;
+template <DType Type, int MostRows>
+__global__ void __launch_bounds__(ManyShape<Type, MostRows>::kThreads, 1)
+    many_kernel(const __grid_constant__ Product p, const __grid_constant__ ProductGrid tiles) {
+  using Shape = ManyShape<Type, MostRows>;
   constexpr int kStages = Shape::kStages, kPieces = Shape::kRowBytes / 16, kHalves = Shape::kHalves;
   __shared__ uint64_t full[kStages], empty[kStages];
   // Where the weights' rows begin, in units of 16 bytes, and their scales, in units of 4.
@@ -217,7 +209,7 @@ __global__ void __launch_bounds__(ManyShape<Type, XRows>::kThreads, 1)
   using ScaleCopies = Copies<Shape::kWeightRows, 1, 4>;
   __shared__ __align__(16) uint32_t weight_from[Shape::kWeightRows], scale_from[ScaleCopies::kTable];
   uint8_t* stages = many_memory + (1024 - shared_address(many_memory) % 1024) % 1024;
-  int* starts = reinterpret_cast<int*>(stages + kStages * Shape::kStageBytes);  // [experts + 1]
+  const ExpertTiles experts(stages + kStages * Shape::kStageBytes, p.expert_count);
 
   const int warp = threadIdx.x / 32;
   if (threadIdx.x == 0) {
@@ -227,10 +219,11 @@ __global__ void __launch_bounds__(ManyShape<Type, XRows>::kThreads, 1)
     }
     publish_barriers();
   }
-  if (p.begin != nullptr && warp == 1) count_row_tiles<XRows>(p, starts);
+  if (p.begin != nullptr && warp == 1) count_row_tiles(p, tiles, experts);
   __syncthreads();
-  const int row_tiles = p.begin != nullptr ? starts[p.expert_count] : tiles.row_tiles * p.groups;
-  const int all = row_tiles * tiles.n_tiles;
+  const int all = all_tiles(p, tiles, experts);
+  const uint32_t first_stage = shared_address(stages);
+  RingPlace<kStages> ring;
 
   if (warp >= 4 * kConsumers) {  // the warps that copy
     give_registers<56>();
@@ -238,11 +231,9 @@ __global__ void __launch_bounds__(ManyShape<Type, XRows>::kThreads, 1)
     const int64_t weight_stride = Type == DType::bf16      ? p.weight_stride * 2
                                   : Type == DType::f4_e2m1 ? p.weight_stride / 2
                                                            : p.weight_stride;
-    const uint32_t first_stage = shared_address(stages);
     const int weight_to = piece_place<Type>(id / kPieces, id % kPieces);
-    int step_of_all = 0;
     for (int tile = blockIdx.x; tile < all; tile += gridDim.x) {
-      const ManyPlace place = place_of<XRows, Shape::kWeightRows>(p, tiles, starts, tile);
+      const TilePlace place = tile_place(p, tiles, experts, tile);
       meet(1, kProducers);  // the tables are no longer read
       for (int i = id; i < Shape::kWeightRows; i += kProducers) {
         const int64_t n = min(place.n_first + i, place.n_end - 1);
@@ -250,92 +241,53 @@ __global__ void __launch_bounds__(ManyShape<Type, XRows>::kThreads, 1)
         if (Shape::kCodes) scale_from[ScaleCopies::place(i)] = uint32_t(n / p.scale_rows * p.scale_stride >> 2);
       }
       meet(1, kProducers);
-      const uint8_t* x = p.x + (int64_t(place.row_tile) * tiles.x_blocks + place.x_column / 64) * (XRows * 128);
+      const uint32_t half_bytes = uint32_t(place.rows) * 128, x_bytes = kHalves * half_bytes;
+      const uint8_t* x = p.x + place.x_first * (int64_t(tiles.x_blocks) * 128) + place.x_column / 64 * half_bytes;
       const uint8_t* codes = place.weight.values + id % kPieces * 16;
       const uint8_t* scales = place.weight.scales;
-      for (int step = 0; step < tiles.steps; ++step, ++step_of_all) {
-        const int s = step_of_all % kStages;
-        wait_phase(empty[s], uint32_t(step_of_all / kStages & 1) ^ 1);
-        const uint32_t stage = first_stage + s * Shape::kStageBytes;
+      for (int step = 0; step < tiles.steps; ++step) {
+        wait_phase(empty[ring.stage], ring.parity ^ 1);
+        const uint32_t stage = first_stage + ring.stage * Shape::kStageBytes;
         if (id == 0) {
-          expect_bytes(full[s], Shape::kXBytes);
-          copy_bulk(stage, x, Shape::kXBytes, full[s]);
+          expect_bytes(full[ring.stage], x_bytes);
+          copy_bulk(stage, x, x_bytes, full[ring.stage]);
         }
         WeightCopies::template copy<16>(id, weight_from, codes, stage + Shape::kXBytes + weight_to);
         if constexpr (Shape::kCodes) {
           ScaleCopies::template copy<4>(id, scale_from, scales, stage + Shape::kXBytes + Shape::kWeightBytes + 4 * id);
           scales += 4;
         }
-        x += Shape::kXBytes;
+        // Only ldmatrix and loads read what these threads copy, so nothing has to be published to the products.
+        arrive_after_copies(full[ring.stage]);
+        x += x_bytes;
         codes += Shape::kRowBytes;
-        commit_copies();
-        if (step_of_all > 0) {
-          wait_copies<1>();
-          publish_to_products();
-          arrive(full[(step_of_all - 1) % kStages]);
-        }
+        ring.next();
       }
     }
-    wait_copies<0>();
-    publish_to_products();
-    if (step_of_all > 0) arrive(full[(step_of_all - 1) % kStages]);
   } else {
     take_registers<152>();
-    const int lane = threadIdx.x % 32, g = lane / 4, rows = 16 * warp;  // of the tile's weight rows
-    int step_of_all = 0;
+    const int rows = 16 * warp;  // of the tile's weight rows
     for (int tile = blockIdx.x; tile < all; tile += gridDim.x) {
-      float sum[XRows / 2];
-#pragma unroll
-      for (int i = 0; i < XRows / 2; ++i) sum[i] = 0;
-      uint32_t a[2][2][4];  // 32 columns are decoded while the 32 before them are multiplied
-      const auto multiply = [&](const uint32_t(&left)[2][4], uint64_t x) {
-        hold(sum);
-        begin_products();
-#pragma unroll
-        for (int k = 0; k < 2; ++k) multiply_group<XRows>(sum, left[k], x + 2 * k, true);
-        commit_products();
-        hold(sum);
-        wait_products<1>();  // those before have ended
+      const auto find = [&] { return tile_place(p, tiles, experts, tile); };
+      const int x_rows = find().rows;
+      const auto run = [&]<int Rows>() {
+        float sum[Rows / 2];
+        multiply_tile<Type, Rows, Shape>(tiles.steps, rows, uint32_t(x_rows) * 128, first_stage, full, empty, ring,
+                                         sum);
+        const TilePlace place = find();  // again: not kept while products need the registers
+        store_sums<Rows>(p, place, place.n_first + rows, sum);
       };
-      for (int step = 0; step < tiles.steps; ++step, ++step_of_all) {
-        const int s = step_of_all % kStages;
-        wait_phase(full[s], uint32_t(step_of_all / kStages & 1));
-        const uint8_t* stage = stages + s * Shape::kStageBytes;
-        const uint8_t* weights = stage + Shape::kXBytes;
-        if constexpr (Shape::kCodes) {
-          const uint32_t* at = reinterpret_cast<const uint32_t*>(weights + Shape::kWeightBytes) + rows + g;
-          const uint32_t scales[2] = {at[0], at[8]};
-          const bool large = __any_sync(~0u, ((scales[0] | scales[1]) & 0x80808080u) != 0);
-#pragma unroll
-          for (int half = 0; half < kHalves; ++half) {
-            uint32_t raw[kWords<Type>];
-            load_half<Type>(weights, rows, half, raw);
-            const uint64_t x = describe_tile(shared_address(stage + half * (XRows * 128)));
-#pragma unroll
-            for (int q = 0; q < 2; ++q) {
-              decode<Type>(raw, half, q, scales, large, a[q]);
-              multiply(a[q], x + 4 * q);
-              if (half == 0 && q == 0 && step > 0 && lane == 0) arrive(empty[(step_of_all - 1) % kStages]);
-            }
-          }
-        } else {
-          const uint64_t x = describe_tile(shared_address(stage));
-#pragma unroll
-          for (int q = 0; q < 2; ++q) {
-#pragma unroll
-            for (int k = 0; k < 2; ++k) {
-              load_matrices(a[q][k], weights + piece_place<Type>(rows + lane % 16, 4 * q + 2 * k + lane / 16));
-            }
-            multiply(a[q], x + 4 * q);
-            if (q == 0 && step > 0 && lane == 0) arrive(empty[(step_of_all - 1) % kStages]);
-          }
+      if constexpr (MostRows == kManyLargeRows) {  // with more code the sums find no registers (C7512)
+        x_rows <= 160 ? run.template operator()<160>() : run.template operator()<192>();
+      } else {
+        switch (x_rows) {
+          case 32:
+          case 64: run.template operator()<64>(); break;
+          case 96: run.template operator()<96>(); break;
+          case 128: run.template operator()<128>(); break;
+          default: run.template operator()<160>(); break;
         }
       }
-      wait_products<0>();
-      if (lane == 0) arrive(empty[(step_of_all - 1) % kStages]);
-      hold(sum);
-      const Place place = place_of<XRows, Shape::kWeightRows>(p, tiles, starts, tile);
-      store_sums<XRows>(p, place, place.n_first + rows, sum);
     }
   }
 }

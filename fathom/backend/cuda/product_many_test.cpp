@@ -11,7 +11,7 @@ class ManyRowsTest : public ProductsUnderTest {
  protected:
   // Rows of the first tile, of the last one, and between.
   void compare_rows(const Stored& x, const Stored& w, DType out_type, int groups = 1) {
-    ASSERT_GE(tile_of(x, w, groups), 128);
+    ASSERT_FALSE(tiling_of(x, w, groups).pairs);
     ProductsUnderTest::compare_rows(x, w, out_type, groups, {0, 61, x.values.rows - 5});
   }
 };
@@ -54,17 +54,20 @@ TEST_F(ManyRowsTest, RowsOfBf16MeetCodes) {
   }
 }
 
-// No rows, one, a tile less one, a tile, a tile and one, several.
+// No rows, one, each number of rows that has code of its own and its neighbours, two tiles, four; on average so many
+// that one kernel takes them, then the other.
 TEST_F(ManyRowsTest, ExpertsHaveAnyNumberOfAssignments) {
-  const std::vector<int32_t> counts{0, 256, 1, 600, 129, 127, 0, 128};
-  std::vector<int32_t> begin{0}, x_row;
-  for (const int32_t n : counts) begin.push_back(begin.back() + n);
-  const int64_t all = begin.back(), x_rows = 200, n = 6402, k = 256;
-  for (int64_t a = 0; a < all; ++a) x_row.push_back(int32_t(a * 89 % x_rows));
-  ASSERT_GE(cuda::many_rows_tile_of_experts(all / int64_t(counts.size()), n, int64_t(counts.size())), 128);
-  for (const bool gathered : {true, false}) {
-    for (const DType type : {kFp4, kFp8, kBf16}) {
-      SCOPED_TRACE(testing::Message() << name_of(type) << (gathered ? " gathered" : ""));
+  const std::vector<int32_t> few{0, 1, 32, 33, 64, 65, 96, 97, 128, 129, 160, 161, 0, 600, 0, 127, 0, 0},
+      many{0, 256, 1, 600, 129, 160, 161, 192, 193, 128, 97, 0, 130, 131, 180, 181};
+  for (const auto& [counts, most_rows] : {std::pair{few, cuda::kManySmallRows}, {many, cuda::kManyLargeRows}}) {
+    std::vector<int32_t> begin{0}, x_row;
+    for (const int32_t count : counts) begin.push_back(begin.back() + count);
+    const int64_t all = begin.back(), x_rows = 200, n = 6402, k = 256;
+    for (int64_t a = 0; a < all; ++a) x_row.push_back(int32_t(a * 89 % x_rows));
+    const auto tiling = cuda::row_tiling_of_experts(all / int64_t(counts.size()), n, int64_t(counts.size()));
+    ASSERT_EQ(tiling, (cuda::RowTiling{false, most_rows}));
+    for (const auto& [gathered, type] : {std::pair{true, kFp4}, {true, kFp8}, {false, kFp4}, {false, kBf16}}) {
+      SCOPED_TRACE(testing::Message() << name_of(type) << (gathered ? " gathered, " : ", ") << most_rows);
       const Stored x = stored(type == kBf16 ? kBf16 : kFp8, gathered ? x_rows : all, k, 1, 7);
       std::vector<Stored> owned;
       for (size_t e = 0; e < counts.size(); ++e) owned.push_back(stored_weight(type, n, k, 20 + e));
@@ -96,8 +99,7 @@ TEST_F(ManyRowsTest, ATileOfAnotherSizeChangesNoBit) {
     const Stored x = stored(w == kBf16 ? kBf16 : kFp8, 1153, 128, 1, 8), weight = stored_weight(w, 11330, 128, 9);
     Stored part = x;
     part.values.rows = 1100;
-    const int whole_tile = cuda::many_rows_tile(1153, 11330, 1, 1), part_tile = cuda::many_rows_tile(1100, 11330, 1, 1);
-    EXPECT_NE(whole_tile, part_tile);
+    EXPECT_NE(tiling_of(x, weight, 1), tiling_of(part, weight, 1));
     const Tensor all = run(x, weight, DType::f32), few = run(part, weight, DType::f32);
     for (int64_t r = 0; r < 1100; ++r) ASSERT_EQ(few.row(r), all.row(r)) << name_of(w) << " row " << r;
   }

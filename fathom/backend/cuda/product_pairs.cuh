@@ -26,21 +26,17 @@
 #include "fathom/backend/cuda/multiply_group.cuh"
 #include "fathom/backend/cuda/product_few_parts.cuh"
 #include "fathom/backend/cuda/product_tensor.cuh"
+// Product and Place come before it.
+#include "fathom/backend/cuda/product_tiles.cuh"
 
 namespace fathom::cuda {
 
 constexpr int kPairConsumers = kPairWeightRows / 64;  // warpgroups that decode and multiply
 constexpr int kPairProducers = 128;                   // threads that copy
 
-/// The tiles of a launch. A grouped product's row tiles are counted on the device.
-struct PairTiles {
+/// The tiles of a launch: of a pair, which has 2 * kPairWeightRows weight rows.
+struct PairTiles : ProductGrid {
   int parts = 1;       // pairs of a cluster
-  int per_group = 0;   // weight rows
-  int pair_tiles = 0;  // of a group or expert: 256 weight rows each
-  int row_tiles = 0;   // plain: of all rows
-  int row_block = 1;   // plain: row tiles that are worked on together
-  int steps = 0;       // of K
-  int x_blocks = 0;    // 64 columns each, of a row of x
   bool fours = false;  // bf16 results are stored in fours
 };
 
@@ -88,78 +84,18 @@ __device__ __forceinline__ void load_codes(uint32_t weights, const uint32_t (&ow
 }
 
 // ------------------------------------------------------------------------------------------------ tiles
-/// Fills starts[0 ... experts], the first row tile of each expert, and rows[0 ... experts], its first row of the
-/// arranged x. One warp.
-__device__ inline void count_pair_tiles(const Product& p, int* starts, int* rows) {
-  const int lane = int(threadIdx.x % 32);
-  int tiles_before = 0, rows_before = 0;
-  for (int first = 0; first < p.expert_count; first += 32) {
-    const int e = first + lane;
-    const int count = e < p.expert_count ? p.begin[e + 1] - p.begin[e] : 0;
-    int tiles = pair_row_tiles(count), padded = padded_rows(count);
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int other_tiles = __shfl_up_sync(~0u, tiles, step), other_rows = __shfl_up_sync(~0u, padded, step);
-      if (lane >= step) tiles += other_tiles, padded += other_rows;
-    }
-    if (e < p.expert_count) starts[e + 1] = tiles_before + tiles, rows[e + 1] = rows_before + padded;
-    tiles_before += __shfl_sync(~0u, tiles, 31);
-    rows_before += __shfl_sync(~0u, padded, 31);
-  }
-  if (lane == 0) starts[0] = rows[0] = 0;
-}
-
 /// What this block does of a tile.
-struct PairPlace : Place {
+struct PairPlace : TilePlace {
   int begin_step, end_step;
-  int rows;         // of x, padded
-  int64_t x_first;  // the row tile's first row in the arranged x
 };
 template <int Step>
-__device__ inline PairPlace pair_place(const Product& p, const PairTiles& tiles, const int* starts, const int* rows,
-                                       int tile, int rank) {
-  PairPlace place;
+__device__ inline PairPlace pair_place(const Product& p, const PairTiles& tiles, const ExpertTiles& experts, int tile,
+                                       int rank) {
+  PairPlace place{tile_place(p, tiles, experts, tile)};
   const int part = rank / 2;
   place.begin_step = tiles.steps / Step * part / tiles.parts * Step;
   place.end_step = tiles.steps / Step * (part + 1) / tiles.parts * Step;
-  int pair_tile, row_tile, count;
-  if (p.begin != nullptr) {
-    row_tile = tile / tiles.pair_tiles;
-    pair_tile = tile % tiles.pair_tiles;
-    int low = 0, high = p.expert_count;  // starts[low] <= row_tile < starts[high]
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      (starts[middle] <= row_tile ? low : high) = middle;
-    }
-    row_tile -= starts[low];
-    place.weight = p.experts[low];
-    place.begin = p.begin[low];
-    place.end = p.begin[low + 1];
-    place.x_first = rows[low];
-    place.n_first = 0;
-    place.n_end = p.n;
-    place.x_column = 0;
-  } else {
-    const int of_group = tiles.pair_tiles * tiles.row_tiles, group = tile / of_group;
-    const int block_tiles = tiles.row_block * tiles.pair_tiles, rest = tile % of_group, block = rest / block_tiles;
-    const int rows_here = min(tiles.row_block, tiles.row_tiles - block * tiles.row_block), inside = rest % block_tiles;
-    row_tile = block * tiles.row_block + inside % rows_here;
-    pair_tile = inside / rows_here;
-    place.weight = p.weight;
-    place.begin = 0;
-    place.end = p.rows;
-    place.x_first = 0;
-    place.n_first = int64_t(group) * tiles.per_group;
-    place.n_end = place.n_first + tiles.per_group;
-    place.x_column = group * p.k;
-  }
-  count = int(place.end - place.begin);
-  const int own = pair_tile_rows(count);
-  place.rows = min(own, padded_rows(count - row_tile * own));
-  place.first = place.begin + int64_t(row_tile) * own;
-  place.end = min(place.end, place.first + own);
-  place.x_first += row_tile * own;
-  place.n_first += int64_t(2 * pair_tile + rank % 2) * kPairWeightRows;
+  place.n_first += rank % 2 * kPairWeightRows;
   return place;
 }
 
@@ -232,16 +168,6 @@ __device__ __forceinline__ void add_parts(const PairStore& store, const uint8_t*
 }
 
 // ------------------------------------------------------------------------------------------------ the kernel
-/// A place in the ring of stages.
-template <int Stages>
-struct RingPlace {
-  int stage = 0;
-  uint32_t parity = 0;
-  __device__ void next() {
-    if (++stage == Stages) stage = 0, parity ^= 1;
-  }
-};
-
 /// A tile of a multiplying warpgroup, with `Rows` rows of x. Addresses: the stages, the barriers `full`, and `empty` of
 /// block `lane` of the pair. find() is where the tile is.
 template <DType Type, int Rows, class Find>
@@ -347,8 +273,7 @@ __global__ void __launch_bounds__(PairShape<Type>::kThreads, 1)
   extern __shared__ uint8_t pair_memory[];
   __shared__ uint64_t full[kStages], empty[kStages];
   uint8_t* stages = pair_memory + (1024 - shared_address(pair_memory) % 1024) % 1024;
-  int* starts = reinterpret_cast<int*>(stages + kStages * Shape::kStageBytes);  // [experts + 1]
-  int* first_rows = starts + p.expert_count + 1;                                // [experts + 1]
+  const ExpertTiles experts(stages + kStages * Shape::kStageBytes, p.expert_count);
 
   const int warp = threadIdx.x / 32, rank = int(rank_in_cluster());
   if (threadIdx.x == 0) {
@@ -365,10 +290,10 @@ __global__ void __launch_bounds__(PairShape<Type>::kThreads, 1)
     wait_for_kernel_ahead();
   }
   let_kernel_behind_start();
-  if (p.begin != nullptr && warp == 1) count_pair_tiles(p, starts, first_rows);
+  if (p.begin != nullptr && warp == 1) count_row_tiles(p, tiles, experts);
   __syncthreads();
   meet_cluster();
-  const int all = (p.begin != nullptr ? starts[p.expert_count] : tiles.row_tiles * p.groups) * tiles.pair_tiles;
+  const int all = all_tiles(p, tiles, experts);
   const int size = 2 * tiles.parts, first = int(blockIdx.x) / size, clusters = int(gridDim.x) / size;
   const uint32_t first_stage = shared_address(stages), first_full = shared_address(full);
   RingPlace<kStages> ring;
@@ -384,7 +309,7 @@ __global__ void __launch_bounds__(PairShape<Type>::kThreads, 1)
     static_assert(kApart % 8 == 0, "a thread's rows have their pieces in the same order");
     const uint32_t to = Shape::kXBytes + uint32_t(pair_piece<Type>(id / kPieces, id % kPieces));
     for (int tile = first; tile < all; tile += clusters) {
-      const PairPlace place = pair_place<Shape::kUnit>(p, tiles, starts, first_rows, tile, rank);
+      const PairPlace place = pair_place<Shape::kUnit>(p, tiles, experts, tile, rank);
       // A thread has piece id % kPieces of row id / kPieces and of every kApart-th after it. Behind the last row its
       // bytes are read again and not used.
       uint32_t from[kEach];  // in units of 16 bytes
@@ -432,7 +357,7 @@ __global__ void __launch_bounds__(PairShape<Type>::kThreads, 1)
     take_registers<Shape::kMultiplying>();
     const uint32_t released = address_in_block(&empty[0], uint32_t(rank / 2 * 2) + threadIdx.x % 2);
     for (int tile = first; tile < all; tile += clusters) {
-      const auto find = [&] { return pair_place<Shape::kUnit>(p, tiles, starts, first_rows, tile, rank); };
+      const auto find = [&] { return pair_place<Shape::kUnit>(p, tiles, experts, tile, rank); };
       int begin_step, end_step, rows;
       {
         const PairPlace place = find();
@@ -472,7 +397,7 @@ cudaLaunchConfig_t pair_launch(cudaStream_t stream, int parts, int experts, cuda
   cudaLaunchConfig_t launch{};
   launch.gridDim = dim3(unsigned(2 * parts));
   launch.blockDim = dim3(Shape::kThreads);
-  launch.dynamicSmemBytes = size_t(Shape::kStages * Shape::kStageBytes + 1024 + 2 * (experts + 1) * 4);
+  launch.dynamicSmemBytes = size_t(Shape::kStages * Shape::kStageBytes + 1024 + ExpertTiles::bytes(experts));
   launch.stream = stream;
   launch.attrs = attributes;
   launch.numAttrs = 2;
@@ -499,26 +424,20 @@ PairClusters pair_clusters() {
 }
 
 template <DType Type>
-void launch_pair_product(Call& call, const Product& p, WholeProduct whole) {
+void launch_pair_product(Call& call, const Product& p, int most_rows, WholeProduct whole) {
   using Shape = PairShape<Type>;
   static const PairClusters clusters = pair_clusters<Type>();
-  PairTiles tiles;
-  tiles.per_group = int(p.n / p.groups);
-  tiles.pair_tiles = int(divide_up(tiles.per_group, 2 * kPairWeightRows));
-  tiles.row_tiles = pair_row_tiles(int(p.rows));
-  tiles.row_block = std::min(tiles.row_tiles, 8);
-  tiles.steps = int(p.k / 64);
-  tiles.x_blocks = int(p.k * p.groups / 64);
+  PairTiles tiles{product_grid(p, most_rows, 2 * kPairWeightRows, 64)};
   tiles.fours = p.out_type == DType::bf16 && tiles.per_group % 4 == 0 &&
                 (reinterpret_cast<uintptr_t>(p.out) | uintptr_t(p.out_stride * 2)) % 8 == 0;
   tiles.parts = p.parts;
   if (p.parts == 0) {
     // How many rows each expert has is known on the device only: here, half of them have a row tile that is not full.
     const int64_t row_tiles = p.begin == nullptr ? int64_t(tiles.row_tiles) * p.groups
-                                                 : divide_up(whole.rows, kPairRows) + divide_up(whole.experts, 2);
-    tiles.parts = pair_parts(row_tiles * tiles.pair_tiles, tiles.steps / Shape::kUnit, clusters);
+                                                 : divide_up(whole.rows, most_rows) + divide_up(whole.experts, 2);
+    tiles.parts = pair_parts(row_tiles * tiles.n_tiles, tiles.steps / Shape::kUnit, clusters);
   }
-  const int64_t most = most_row_tiles(p, kPairRows) * p.groups * tiles.pair_tiles;
+  const int64_t most = most_row_tiles(p, most_rows) * p.groups * tiles.n_tiles;
   cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t launch = pair_launch<Type>(call.stream(), tiles.parts, p.expert_count, attributes);
   launch.gridDim.x *= unsigned(std::min<int64_t>(most, clusters.of_pairs[tiles.parts / 2]));

@@ -13,7 +13,7 @@ class PairRowsTest : public ProductsUnderTest {
  protected:
   // Rows of the first tile, of the last one, and between.
   void compare_rows(const Stored& x, const Stored& w, DType out_type, int groups = 1) {
-    ASSERT_EQ(tile_of(x, w, groups), cuda::kPairRowStep);
+    ASSERT_TRUE(tiling_of(x, w, groups).pairs);
     ProductsUnderTest::compare_rows(x, w, out_type, groups, {0, x.values.rows / 2, x.values.rows - 5});
   }
 };
@@ -48,7 +48,7 @@ TEST_F(PairRowsTest, PartsOfKAreAddedInTheirOrder) {
     for (const auto& [rows, n, k, groups] : std::vector<std::array<int64_t, 4>>{
              {70, 40, 5120, 1}, {256, 512, 2304, 1}, {200, 6144, 2432, 1}, {100, 512, 2304, 2}}) {
       SCOPED_TRACE(testing::Message() << name_of(w) << ' ' << rows << " x " << n << " x " << k);
-      const int64_t tiles = cuda::pair_row_tiles(int(rows)) * cuda::divide_up(n / groups, 256) * groups;
+      const int64_t tiles = cuda::row_tiles(int(rows), cuda::kPairRows) * cuda::divide_up(n / groups, 256) * groups;
       ASSERT_GT(cuda::pair_parts(tiles, k / (w == kBf16 ? 64 : 128), {}), 1);
       const Stored x = stored(w == kBf16 ? kBf16 : kFp8, rows, k * groups, 1, 15), weight = stored_weight(w, n, k, 16);
       compare_rows(x, weight, DType::f32, int(groups));
@@ -72,6 +72,19 @@ TEST_F(PairRowsTest, GroupsMeetTheirOwnColumns) {
   for (const DType w : {kFp8, kFp4, kBf16}) {
     SCOPED_TRACE(name_of(w));
     compare_rows(stored(w == kBf16 ? kBf16 : kFp8, 300, 8 * 128, 1, 5), stored_weight(w, 8 * 288, 128, 6), kBf16, 8);
+  }
+}
+
+// As wo_a has it: 32 tiles, so that row tiles of half the rows use twice as many blocks.
+TEST_F(PairRowsTest, RowTilesAreSmallerWhereTilesAreFew) {
+  for (const DType w : {kFp8, kFp4, kBf16}) {
+    for (const auto& [rows, most_rows] : {std::pair{256, 128}, {199, 128}, {120, 64}}) {
+      SCOPED_TRACE(testing::Message() << name_of(w) << " rows " << rows);
+      const Stored x = stored(w == kBf16 ? kBf16 : kFp8, rows, 8 * 256, 1, 19),
+                   weight = stored_weight(w, 8 * 1024, 256, 20);
+      ASSERT_EQ(tiling_of(x, weight, 8), (cuda::RowTiling{true, most_rows}));
+      compare_rows(x, weight, kBf16, 8);
+    }
   }
 }
 
@@ -99,8 +112,7 @@ TEST_F(PairRowsTest, ExpertsHaveAnyNumberOfAssignments) {
     for (const int32_t n : counts) begin.push_back(begin.back() + n);
     const int64_t all = begin.back(), x_rows = 200, n = 346, k = 256;
     for (int64_t a = 0; a < all; ++a) x_row.push_back(int32_t(a * 89 % x_rows));
-    ASSERT_EQ(cuda::many_rows_tile_of_experts(all / int64_t(counts.size()), n, int64_t(counts.size())),
-              cuda::kPairRowStep);
+    ASSERT_TRUE(cuda::row_tiling_of_experts(all / int64_t(counts.size()), n, int64_t(counts.size())).pairs);
     for (const bool gathered : {true, false}) {
       for (const DType type : {kFp4, kFp8, kBf16}) {
         SCOPED_TRACE(testing::Message() << name_of(type) << (gathered ? " gathered, " : ", ") << counts.size());

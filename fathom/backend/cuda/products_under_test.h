@@ -50,9 +50,9 @@ class ProductsUnderTest : public testing::Test {
       compare(got, first, 5, Matrix(x).slice(first, 5), Matrix(x_size).slice(first, 5), w, w_size, groups);
     }
   }
-  /// Rows of a tile that tiles.h names for this product.
-  static int tile_of(const Stored& x, const Stored& w, int groups) {
-    return cuda::many_rows_tile(x.values.rows, w.values.rows / groups, groups, Matrix(w).cols() / 128);
+  /// What tiles.h chooses for this product.
+  static cuda::RowTiling tiling_of(const Stored& x, const Stored& w, int groups) {
+    return cuda::row_tiling(x.values.rows, w.values.rows / groups, groups, Matrix(w).cols() / 128);
   }
 
   Result<Backend> backend = cuda_backend();

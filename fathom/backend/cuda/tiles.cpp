@@ -53,40 +53,62 @@ namespace {
 
 // Tiles of product_many.cuh, and the time of its turns: a tile's is that of its products and, measured, of 64 more
 // rows.
-int64_t many_tiles(int64_t x_rows, int64_t rows, int64_t n, int64_t weights) {
-  return divide_up(rows, x_rows) * divide_up(n, kManyWeightRows) * weights;
+int64_t many_tiles(int most_rows, int64_t rows, int64_t n, int64_t weights) {
+  return row_tiles(int(rows), most_rows) * divide_up(n, kManyWeightRows) * weights;
 }
-int64_t many_time(int64_t x_rows, int64_t rows, int64_t n, int64_t weights) {
-  return divide_up(many_tiles(x_rows, rows, n, weights), kProcessors) * (x_rows + 64);
+int64_t many_time(int most_rows, int64_t rows, int64_t n, int64_t weights) {
+  const int of_tile = many_multiplied_rows(most_rows, tile_rows(int(rows), most_rows));
+  return divide_up(many_tiles(most_rows, rows, n, weights), kProcessors) * (of_tile + 64);
+}
+
+// The same of pairs. Measured: a row tile takes as long as 80 rows and seven tenths of its own, 64 at least; start and
+// end as in pair_parts(), which says how many pairs share a tile where `parts` is 0.
+int64_t pairs_time(int most_rows, int64_t rows, int64_t n, int64_t groups, int64_t steps, int parts) {
+  const PairClusters clusters;
+  const int64_t tiles = row_tiles(int(rows), most_rows) * divide_up(n, 2 * kPairWeightRows) * groups;
+  if (parts == 0) parts = pair_parts(tiles, steps, clusters);
+  return divide_up(tiles, clusters.of_pairs[parts / 2]) * (divide_up(steps, parts) + (parts > 1 ? 6 : 3)) *
+         (80 + std::max(64, tile_rows(int(rows), most_rows)) * 11 / 16);
 }
 
 }  // namespace
 
-int many_rows_tile(int64_t rows, int64_t n, int64_t groups, int64_t steps) {
-  if (rows <= kPairRows) return kPairRowStep;
-  const PairClusters clusters;
-  const int64_t tiles = pair_row_tiles(int(rows)) * divide_up(n, 2 * kPairWeightRows) * groups;
-  const int parts = pair_parts(tiles, steps, clusters);
-  // Measured: a row tile of pairs takes as long as 80 rows and seven tenths of its own; start and end as in
-  // pair_parts().
-  const int64_t pairs = divide_up(tiles, clusters.of_pairs[parts / 2]) *
-                        (divide_up(steps, parts) + (parts > 1 ? 6 : 3)) * (80 + pair_tile_rows(int(rows)) * 11 / 16);
+RowTiling row_tiling(int64_t rows, int64_t n, int64_t groups, int64_t steps) {
+  RowTiling best;
+  if (rows <= kPairRows) {
+    // One row tile of a weight whose K is not shared may leave most of the GPU idle: smaller ones bring its weights
+    // more often, and have to promise a fifth.
+    if (sum_parts(n, groups, steps) > 1) return best;
+    int64_t least = pairs_time(kPairRows, rows, n, groups, steps, 1);
+    for (const int most_rows : {128, 64}) {
+      const int64_t time = pairs_time(most_rows, rows, n, groups, steps, 1);
+      if (5 * time < 4 * least) best = {true, most_rows}, least = time;
+    }
+    return best;
+  }
   // What the others promise has to be a twentieth less; tiles of 192 with four turns and more are as good as that.
-  int best = kPairRowStep;
+  const int64_t pairs = pairs_time(kPairRows, rows, n, groups, steps, 0);
   int64_t least = 0;
-  for (const int x_rows : {128, 192}) {
-    const int64_t own = many_tiles(x_rows, rows, n, groups), time = many_time(x_rows, rows, n, groups) * (steps + 3);
-    const int64_t most = pairs * (x_rows == 192 && own >= 4 * kProcessors ? 105 : 95) / 100;
-    if (10 * own >= 7 * kProcessors && time < most && (best == kPairRowStep || time < least))
-      best = x_rows, least = time;
+  for (const int most_rows : {128, kManyLargeRows}) {
+    const int64_t own = many_tiles(most_rows, rows, n, groups),
+                  time = many_time(most_rows, rows, n, groups) * (steps + 3);
+    const int64_t most = pairs * (most_rows == kManyLargeRows && own >= 4 * kProcessors ? 105 : 95) / 100;
+    if (10 * own >= 7 * kProcessors && time < most && (best.pairs || time < least)) {
+      best = {false, most_rows}, least = time;
+    }
   }
   return best;
 }
 
-int many_rows_tile_of_experts(int64_t rows, int64_t n, int64_t experts) {
+RowTiling row_tiling_of_experts(int64_t rows, int64_t n, int64_t experts) {
   constexpr int64_t kPairs = 1024, kFewestTurns = 4;
-  if (rows * experts <= kPairs || many_tiles(128, rows, n, experts) < kFewestTurns * kProcessors) return kPairRowStep;
-  return many_time(192, rows, n, experts) < many_time(128, rows, n, experts) ? 192 : 128;
+  if (rows * experts <= kPairs || many_tiles(kManyLargeRows, rows, n, experts) < kFewestTurns * kProcessors) return {};
+  // Chance gives many of them a sixteenth more than the average.
+  const auto time = [rows](int most_rows) {
+    const int tiles = row_tiles(int(rows + rows / 16), most_rows);
+    return tiles * (many_multiplied_rows(most_rows, int(divide_up(rows, tiles))) + 64);
+  };
+  return {false, time(kManyLargeRows) <= time(kManySmallRows) ? kManyLargeRows : kManySmallRows};
 }
 
 int pair_parts(int64_t tiles, int64_t steps, const PairClusters& clusters) {
@@ -116,7 +138,7 @@ ProductPlan product_plan(const ProductShape& p, bool batch_invariant, int64_t st
     const int few = few_rows_of_experts(p.assignments, p.experts);
     plan.few_rows = batch_invariant ? 0 : few;
     plan.rows_in_chains = few;
-    plan.x_rows = many_rows_tile_of_experts(p.assignments / p.experts, n, p.experts);
+    plan.tiling = row_tiling_of_experts(p.assignments / p.experts, n, p.experts);
     plan.weight_parts = 1;
     plan.parts = batch_invariant ? 1 : 0;
     return plan;
@@ -125,7 +147,7 @@ ProductPlan product_plan(const ProductShape& p, bool batch_invariant, int64_t st
   plan.rows_in_chains = few_rows_in_chains(p.rows, k);
   plan.weight_parts = sum_parts(n, p.groups, k / step);
   plan.parts = batch_invariant || p.rows <= kPairRows ? plan.weight_parts : 0;
-  plan.x_rows = plan.parts > 1 ? kPairRowStep : many_rows_tile(p.rows, n, p.groups, k / 128);
+  if (plan.parts <= 1) plan.tiling = row_tiling(p.rows, n, p.groups, k / 128);
   return plan;
 }
 
@@ -134,7 +156,7 @@ int64_t product_workspace_bytes(const ProductShape& p, bool batch_invariant) {
   if (rows == 0) return 0;
   const ProductPlan plan = product_plan(p, batch_invariant);
   if (plan.few_rows > 0 || plan.rows_in_chains > 0) return 0;
-  return most_row_tiles(rows, p.experts, plan.x_rows) * plan.x_rows * p.columns * 2;
+  return arranged_rows(rows, p.experts) * p.columns * 2;
 }
 
 }  // namespace fathom::cuda

@@ -51,27 +51,40 @@ int few_rows_of_experts(int64_t rows, int64_t experts);
 
 inline constexpr int64_t kProcessors = 132;  // multiprocessors of an H200 (and of an H100 SXM)
 
-/// Rows of x in a tile of the kernels for many rows: 128 or 192 of that for thousands (product_many.cuh), whose tiles
-/// have kManyWeightRows weight rows; kPairRowStep: the one for pairs of blocks (product_pairs.cuh), whose tiles have as
-/// many as are there, in such steps. `steps`: of K, 128 columns each. Of experts: `rows` on average of one.
-inline constexpr int kManyWeightRows = 192, kPairRowStep = 32;
-int many_rows_tile(int64_t rows, int64_t n, int64_t groups, int64_t steps);
-int many_rows_tile_of_experts(int64_t rows, int64_t n, int64_t experts);
-
-/// The kernel for pairs: two blocks, a pair, have kPairWeightRows weight rows each and the same row tile of x, of
-/// up to kPairRows rows.
-inline constexpr int kPairWeightRows = 128, kPairRows = 256;
-
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Rows of x padded to whole steps.
-constexpr int padded_rows(int rows) { return (rows + kPairRowStep - 1) / kPairRowStep * kPairRowStep; }
+/// Row tiles of the kernels for many rows have as many rows of x as are there, in steps of so many.
+inline constexpr int kRowStep = 32;
+constexpr int padded_rows(int rows) { return (rows + kRowStep - 1) / kRowStep * kRowStep; }
 /// Row tiles of `rows` rows (of one expert), of `most` at most, and the rows of each but the last: as equal as they can
 /// be.
-constexpr int pair_row_tiles(int rows, int most = kPairRows) { return (rows + most - 1) / most; }
-constexpr int pair_tile_rows(int rows, int most = kPairRows) {
-  return rows <= most ? padded_rows(rows) : padded_rows((rows - 1) / pair_row_tiles(rows, most) + 1);
+constexpr int row_tiles(int rows, int most) { return (rows + most - 1) / most; }
+constexpr int tile_rows(int rows, int most) {
+  return rows <= most ? padded_rows(rows) : padded_rows((rows - 1) / row_tiles(rows, most) + 1);
 }
+
+/// The kernel for pairs of blocks (product_pairs.cuh): both have kPairWeightRows weight rows and the same row tile of
+/// x, of up to kPairRows rows. Those for thousands of rows (product_many.cuh): kManyWeightRows, and up to
+/// kManyLargeRows or kManySmallRows, which has code for fewer rows too.
+inline constexpr int kPairWeightRows = 128, kPairRows = 256;
+inline constexpr int kManyWeightRows = 192, kManyLargeRows = 192, kManySmallRows = 160;
+/// Rows that the second two multiply for a tile of so many.
+constexpr int many_multiplied_rows(int most_rows, int rows) {
+  return most_rows > kManySmallRows ? (rows <= 160 ? 160 : 192) : (rows <= 64 ? 64 : padded_rows(rows));
+}
+/// Experts of a grouped product at most, and steps of x: 16 bits for each expert's lie in shared memory.
+inline constexpr int kMostExperts = 1024;
+inline constexpr int64_t kMostSteps = 65535;
+
+/// Which of the two takes a product, and the rows of a row tile at most. `steps`: of K, 128 columns each. Of experts:
+/// `rows` on average of one.
+struct RowTiling {
+  bool pairs = true;
+  int most_rows = kPairRows;
+  friend bool operator==(const RowTiling&, const RowTiling&) = default;
+};
+RowTiling row_tiling(int64_t rows, int64_t n, int64_t groups, int64_t steps);
+RowTiling row_tiling_of_experts(int64_t rows, int64_t n, int64_t experts);
 /// Rows of x at most in a tile of codes with scales (sm100/product_memory.cuh), whose other tiles have kPairRows: two
 /// sets of sums and the scales fit into tensor memory.
 inline constexpr int kScaledRows = 192;
@@ -87,12 +100,16 @@ int pair_parts(int64_t tiles, int64_t steps, const PairClusters& clusters);
 
 /// Row tiles of a product at most: experts may each have a last one that is not full. `experts` 0: one weight.
 int64_t most_row_tiles(int64_t rows, int64_t experts, int64_t x_rows);
+/// Rows of x as arrange_tiles makes them, at most: those of each expert in whole steps.
+inline int64_t arranged_rows(int64_t rows, int64_t experts) {
+  return most_row_tiles(rows, experts, kRowStep) * kRowStep;
+}
 
 /// How a product is taken by the three kernels that share an order of sums (product.cpp).
 struct ProductPlan {
   int few_rows;        // at a time, of Q8, in the order of the kernel for few rows; 0: not by it
   int rows_in_chains;  // at a time, by the kernel for few rows in the weight's order; 0: not by it
-  int x_rows;          // of a tile, else: as many_rows_tile()
+  RowTiling tiling;    // else
   int weight_parts;    // of K, as sum_parts()
   int parts;           // of K, of the kernels for many rows; 0: as they like
 };

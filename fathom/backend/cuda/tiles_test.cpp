@@ -67,18 +67,43 @@ TEST(TilesTest, FewRowsComeEightOrSixteenAtATime) {
 
 // As measured: pairs of blocks, or one of the tiles for thousands of rows where its turns are as full.
 TEST(TilesTest, ManyRowsHaveTilesOfTheirOwn) {
-  EXPECT_EQ(many_rows_tile(8192, 4608, 1, 40), 192) << "43 x 24 tiles are eight for each multiprocessor";
-  for (const int64_t rows : {1, 17, 64, 256, 320}) EXPECT_EQ(many_rows_tile(rows, 4608, 1, 40), kPairRowStep) << rows;
-  for (const int64_t rows : {512, 1024}) EXPECT_EQ(many_rows_tile(rows, 4608, 1, 40), 128) << rows;
-  EXPECT_EQ(many_rows_tile(2048, 4608, 1, 40), 192) << "two full turns";
-  EXPECT_EQ(many_rows_tile(512, 2304, 1, 40), kPairRowStep) << "48 tiles";
-  EXPECT_EQ(many_rows_tile(512, 32768, 1, 10), kPairRowStep);
-  EXPECT_EQ(many_rows_tile(8192, 1024, 8, 32), 192) << "wo_a";
-  EXPECT_EQ(many_rows_tile(256, 129280, 1, 40), kPairRowStep) << "one row tile of pairs";
-  EXPECT_EQ(many_rows_tile(8192, 512, 1, 40), kPairRowStep) << "few tiles";
-  EXPECT_EQ(many_rows_tile_of_experts(128, 2304, 384), 128) << "one row tile for each expert";
-  EXPECT_EQ(many_rows_tile_of_experts(180, 2304, 384), 192);
-  EXPECT_EQ(many_rows_tile_of_experts(256, 2304, 6), kPairRowStep) << "few experts";
+  constexpr RowTiling kPairs{true, kPairRows}, k128{false, 128}, k192{false, 192};
+  EXPECT_EQ(row_tiling(8192, 4608, 1, 40), k192) << "43 x 24 tiles are eight for each multiprocessor";
+  for (const int64_t rows : {1, 17, 64, 256, 320}) EXPECT_EQ(row_tiling(rows, 4608, 1, 40), kPairs) << rows;
+  for (const int64_t rows : {512, 1024}) EXPECT_EQ(row_tiling(rows, 4608, 1, 40), k128) << rows;
+  EXPECT_EQ(row_tiling(2048, 4608, 1, 40), k192) << "two full turns";
+  EXPECT_EQ(row_tiling(512, 2304, 1, 40), kPairs) << "48 tiles";
+  EXPECT_EQ(row_tiling(512, 32768, 1, 10), kPairs);
+  EXPECT_EQ(row_tiling(8192, 1024, 8, 32), k192) << "wo_a";
+  EXPECT_EQ(row_tiling(256, 129280, 1, 40), kPairs) << "one row tile of pairs";
+  EXPECT_EQ(row_tiling(8192, 512, 1, 40), kPairs) << "few tiles";
+}
+
+// wo_a has 32 tiles for 66 pairs of blocks; a weight whose K is shared, or that has many tiles, gains nothing.
+TEST(TilesTest, ARowTileIsHalvedWhereTilesAreFew) {
+  EXPECT_EQ(row_tiling(256, 1024, 8, 32), (RowTiling{true, 128}));
+  EXPECT_EQ(row_tiling(129, 1024, 8, 32), (RowTiling{true, 128}));
+  EXPECT_EQ(row_tiling(128, 1024, 8, 32), (RowTiling{true, 64}));
+  EXPECT_EQ(row_tiling(64, 1024, 8, 32), (RowTiling{true, kPairRows})) << "less than 64 rows take as long";
+  EXPECT_EQ(row_tiling(256, 32768, 1, 10), (RowTiling{true, kPairRows})) << "two turns as it is";
+  EXPECT_EQ(row_tiling(256, 512, 1, 40), (RowTiling{true, kPairRows})) << "clusters share K";
+}
+
+// 384 experts have 128 rows on average of 8,192 with six each; half of them have more.
+TEST(TilesTest, ExpertsHaveRoomForWhatChanceGivesThem) {
+  EXPECT_EQ(row_tiling_of_experts(128, 2304, 384), (RowTiling{false, 160}));
+  EXPECT_EQ(row_tiling_of_experts(60, 2304, 384), (RowTiling{false, 160}));
+  EXPECT_EQ(row_tiling_of_experts(150, 2304, 384), (RowTiling{false, 192}));
+  EXPECT_EQ(row_tiling_of_experts(180, 2304, 384), (RowTiling{false, 192}));
+  EXPECT_EQ(row_tiling_of_experts(256, 2304, 384), (RowTiling{false, 160})) << "two tiles of 160 or less";
+  EXPECT_EQ(row_tiling_of_experts(256, 2304, 6), (RowTiling{true, kPairRows})) << "few experts";
+  for (const int most : {kManyLargeRows, kManySmallRows}) {
+    for (int rows = 1; rows <= most; ++rows) {
+      const int multiplied = many_multiplied_rows(most, padded_rows(rows));
+      ASSERT_GE(multiplied, rows);
+      ASSERT_LE(multiplied, most);
+    }
+  }
 }
 
 // What clusters of the device share at up to 256 rows; the numbers are part of what results are, so of every record.
@@ -91,16 +116,16 @@ TEST(TilesTest, APartOfKBelongsToTheWeight) {
 }
 
 TEST(TilesTest, RowTilesAreAsEqualAsTheyCanBe) {
-  EXPECT_EQ(pair_row_tiles(0), 0);
-  EXPECT_EQ(pair_tile_rows(1), 32);
-  EXPECT_EQ(pair_tile_rows(256), 256);
-  EXPECT_EQ(pair_tile_rows(257), 160) << "not 256 and one";
-  EXPECT_EQ(pair_tile_rows(8192), 256);
-  for (const int most : {kPairRows, kScaledRows}) {
+  EXPECT_EQ(row_tiles(0, 256), 0);
+  EXPECT_EQ(tile_rows(1, 256), 32);
+  EXPECT_EQ(tile_rows(256, 256), 256);
+  EXPECT_EQ(tile_rows(257, 256), 160) << "not 256 and one";
+  EXPECT_EQ(tile_rows(8192, 256), 256);
+  for (const int most : {64, 128, kManySmallRows, kManyLargeRows, kScaledRows, kPairRows}) {
     for (int rows = 1; rows < 3000; ++rows) {
       SCOPED_TRACE(testing::Message() << rows << " rows in tiles of " << most);
-      const int tiles = pair_row_tiles(rows, most), own = pair_tile_rows(rows, most);
-      ASSERT_EQ(own % kPairRowStep, 0);
+      const int tiles = row_tiles(rows, most), own = tile_rows(rows, most);
+      ASSERT_EQ(own % kRowStep, 0);
       ASSERT_LE(own, most);
       ASSERT_LT((tiles - 1) * own, rows);
       ASSERT_GE(tiles * own, rows);
@@ -123,16 +148,15 @@ TEST(TilesTest, FewTilesAreSharedSoThatTheyUseTheWholeGpu) {
   EXPECT_EQ(pair_parts(9, 40, {{66, 0, 0}}), 1) << "a device without large clusters";
 }
 
-// 8,192 rows of V4.1 Flash: six assignments each of 5,120 columns, and for each of 384 experts a last tile of up to 127
-// rows that nobody has.
+// 8,192 rows of V4.1 Flash: six assignments each of 5,120 columns, and for each of 384 experts up to 31 rows that
+// nobody has.
 TEST(TilesTest, ProductsTakeAWorkspaceOfTheirInputsAsTheKernelReadsThem) {
   const ProductShape experts{.rows = 8192, .assignments = 49152, .experts = 384, .n = 2304, .columns = 5120};
-  const int64_t tiles = (49152 + 384 * 127) / 128;
-  EXPECT_EQ(many_rows_tile_of_experts(128, 2304, 384), 128);
+  const int64_t steps = (49152 + 384 * 31) / 32;
   for (const bool invariant : {false, true}) {
-    EXPECT_EQ(product_workspace_bytes(experts, invariant), tiles * 128 * 5120 * 2);
+    EXPECT_EQ(product_workspace_bytes(experts, invariant), steps * 32 * 5120 * 2);
     const ProductShape groups{.rows = 8192, .n = 8192, .columns = 32768, .groups = 8};
-    EXPECT_EQ(product_workspace_bytes(groups, invariant), (8192 + 191) / 192 * 192 * int64_t(32768) * 2);
+    EXPECT_EQ(product_workspace_bytes(groups, invariant), 8192 * int64_t(32768) * 2);
     EXPECT_EQ(product_workspace_bytes({.rows = 8, .n = 5120, .columns = 8192}, invariant), 0) << "read as they lie";
     EXPECT_EQ(product_workspace_bytes({.rows = 70, .n = 5120, .columns = 8192}, invariant), 96 * 8192 * 2);
   }

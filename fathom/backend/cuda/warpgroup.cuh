@@ -59,11 +59,12 @@ __device__ inline void copy_bulk(uint32_t to, const void* from, uint32_t bytes, 
                "l"(from), "r"(bytes), "r"(shared_address(&barrier))
                : "memory");
 }
-/// Arrives at the barrier at that address when the asynchronous copies (copy_async) that this thread has begun are
-/// done. Does not wait.
+/// Arrives at the barrier, or that at this address, when the asynchronous copies (copy_async) that this thread has
+/// begun are done. Does not wait.
 __device__ inline void arrive_after_copies(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
+__device__ inline void arrive_after_copies(uint64_t& barrier) { arrive_after_copies(shared_address(&barrier)); }
 /// Brings the 128 bytes around this place, which will be read soon, into the L2 cache.
 __device__ inline void prefetch_to_l2(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 

@@ -175,4 +175,12 @@ inline void load_matrices(uint32_t (&r)[4], uint32_t row) {
 }
 inline void load_matrices(uint32_t (&r)[4], const void* row) { load_matrices(r, shared_address(row)); }
 
+// ------------------------------------------------------------------------------------------------
+// product_few_parts.cuh
+inline uint32_t load_shared(uint32_t at) {
+  uint32_t v;
+  std::memcpy(&v, machine::in_shared(at, 4), 4);
+  return v;
+}
+
 }  // namespace fathom::cuda_model

@@ -22,8 +22,8 @@ void launch_memory_tiles(Call& call, const Product& p) {
     expect(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "a product");
     return count;
   }();
-  const MemoryTiles tiles = memory_tiles<Type, Scaled>(p);
-  const int bytes = Shape::kStages * Shape::kStageBytes + 1024 + 2 * (p.expert_count + 1) * 4;
+  const ProductGrid tiles = memory_tiles<Type, Scaled>(p);
+  const int bytes = Shape::kStages * Shape::kStageBytes + 1024 + ExpertTiles::bytes(p.expert_count);
   const int64_t most = most_row_tiles(p, Shape::kMostRows) * p.groups * tiles.n_tiles;
   kernel<<<unsigned(std::min<int64_t>(most, processors)), kThreads, bytes, call.stream()>>>(p, tiles);
 }

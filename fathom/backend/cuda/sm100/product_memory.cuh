@@ -26,6 +26,7 @@
 // This text has no instruction of its own: whoever includes it has those of CUDA, tensor_memory.cuh and
 // decode_weights.cuh (memory_launch.cuh), or a model of them on the processor (tensor_memory_model.h).
 #pragma once
+#include "fathom/backend/cuda/product_tiles.cuh"
 #include "fathom/backend/cuda/sm100/descriptors.h"
 #include "fathom/backend/cuda/tiles.h"
 #include "fathom/tensor/dtype.h"
@@ -36,15 +37,6 @@ constexpr int kTileWeightRows = 128;
 constexpr int kStoring = 128, kFilling = 128;       // threads; a whole warp more issues products
 constexpr int kThreads = kStoring + kFilling + 32;  // warps 0 to 3: lanes of tensor memory go by the warp's number
 constexpr int kAllColumns = 512;
-
-/// The tiles of a launch. A grouped product's row tiles are counted on the device.
-struct MemoryTiles {
-  int n_tiles = 0;    // of a group or expert
-  int row_tiles = 0;  // plain: of all rows
-  int row_block = 1;  // plain: row tiles that are worked on together
-  int steps = 0;      // of K
-  int x_blocks = 0;   // widened: 64 columns each, of a row of x
-};
 
 template <DType Type, bool Scaled>
 struct MemoryShape {
@@ -64,97 +56,12 @@ struct MemoryShape {
   static_assert(2 * kMostRows + kStages * kScaleColumns <= kAllColumns);
 };
 
-// ------------------------------------------------------------------------------------------------ tiles
+/// The tiles of a launch.
 template <DType Type, bool Scaled>
-MemoryTiles memory_tiles(const Product& p) {
+ProductGrid memory_tiles(const Product& p) {
   using Shape = MemoryShape<Type, Scaled>;
-  MemoryTiles tiles;
-  tiles.n_tiles = int(divide_up(p.n / p.groups, kTileWeightRows));
-  tiles.row_tiles = pair_row_tiles(int(p.rows), Shape::kMostRows);
-  tiles.row_block = tiles.row_tiles < 8 ? tiles.row_tiles : 8;
-  tiles.steps = int(p.k / Shape::kColumns);
-  tiles.x_blocks = int(p.k * p.groups / 64);
-  return tiles;
+  return product_grid(p, Shape::kMostRows, kTileWeightRows, Shape::kColumns);
 }
-
-/// Fills starts[0 ... experts], the first row tile of each expert, and rows[0 ... experts], its first row of the
-/// arranged x. One warp.
-template <int MostRows>
-__device__ inline void count_memory_tiles(const Product& p, int* starts, int* rows) {
-  const int lane = int(threadIdx.x % 32);
-  int tiles_before = 0, rows_before = 0;
-  for (int first = 0; first < p.expert_count; first += 32) {
-    const int e = first + lane, count = e < p.expert_count ? p.begin[e + 1] - p.begin[e] : 0;
-    int tiles = pair_row_tiles(count, MostRows), padded = padded_rows(count);
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int other_tiles = __shfl_up_sync(~0u, tiles, step), other_rows = __shfl_up_sync(~0u, padded, step);
-      if (lane >= step) tiles += other_tiles, padded += other_rows;
-    }
-    if (e < p.expert_count) starts[e + 1] = tiles_before + tiles, rows[e + 1] = rows_before + padded;
-    tiles_before += __shfl_sync(~0u, tiles, 31);
-    rows_before += __shfl_sync(~0u, padded, 31);
-  }
-  if (lane == 0) starts[0] = rows[0] = 0;
-}
-
-struct MemoryPlace : Place {
-  int rows;         // of x, padded to steps of 32
-  int64_t x_first;  // the row tile's first row in the arranged x
-};
-template <int MostRows>
-__device__ inline MemoryPlace memory_place(const Product& p, const MemoryTiles& tiles, const int* starts,
-                                           const int* rows, int tile) {
-  MemoryPlace place;
-  int row_tile, n_tile;
-  if (p.begin != nullptr) {
-    row_tile = tile / tiles.n_tiles;
-    n_tile = tile % tiles.n_tiles;
-    int low = 0, high = p.expert_count;  // starts[low] <= row_tile < starts[high]
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      (starts[middle] <= row_tile ? low : high) = middle;
-    }
-    row_tile -= starts[low];
-    place.weight = p.experts[low];
-    place.begin = p.begin[low];
-    place.end = p.begin[low + 1];
-    place.x_first = rows[low];
-    place.n_first = 0;
-    place.n_end = p.n;
-    place.x_column = 0;
-  } else {
-    const int of_group = tiles.n_tiles * tiles.row_tiles, group = tile / of_group;
-    const int block_tiles = tiles.row_block * tiles.n_tiles, rest = tile % of_group, block = rest / block_tiles;
-    const int rows_here = min(tiles.row_block, tiles.row_tiles - block * tiles.row_block), inside = rest % block_tiles;
-    row_tile = block * tiles.row_block + inside % rows_here;
-    n_tile = inside / rows_here;
-    place.weight = p.weight;
-    place.begin = 0;
-    place.end = p.rows;
-    place.x_first = 0;
-    place.n_first = group * (p.n / p.groups);
-    place.n_end = place.n_first + p.n / p.groups;
-    place.x_column = group * p.k;
-  }
-  const int count = int(place.end - place.begin), own = pair_tile_rows(count, MostRows);
-  place.rows = min(own, padded_rows(count - row_tile * own));
-  place.first = place.begin + int64_t(row_tile) * own;
-  place.end = min(place.end, place.first + own);
-  place.x_first += row_tile * own;
-  place.n_first += int64_t(n_tile) * kTileWeightRows;
-  return place;
-}
-
-/// A place in the ring of stages.
-template <int Stages>
-struct Ring {
-  int stage = 0;
-  uint32_t parity = 0;
-  __device__ void next() {
-    if (++stage == Stages) stage = 0, parity ^= 1;
-  }
-};
 
 /// A block's shared memory beside its stages.
 template <int Stages>
@@ -190,10 +97,10 @@ __device__ __forceinline__ void widen_group(const uint32_t* words, uint32_t scal
 }
 /// Fills the stages of a tile with widened weights: a thread has a row, whose codes come two steps ahead.
 template <DType Type>
-__device__ __forceinline__ void fill_widened(const Product& p, const MemoryTiles& tiles, const MemoryPlace& place,
+__device__ __forceinline__ void fill_widened(const Product& p, const ProductGrid& tiles, const TilePlace& place,
                                              uint32_t stages,
                                              MemoryBarriers<MemoryShape<Type, false>::kStages>& barriers,
-                                             Ring<MemoryShape<Type, false>::kStages>& ring) {
+                                             RingPlace<MemoryShape<Type, false>::kStages>& ring) {
   using Shape = MemoryShape<Type, false>;
   constexpr int kRowBytes = Type == DType::f4_e2m1 ? 32 : 64, kLoads = kRowBytes / 16;  // of a step
   const int id = threadIdx.x - kStoring;
@@ -263,9 +170,9 @@ struct Copying {
     if (pending >= 0) arrive(barriers.full[pending]);
   }
 
-  __device__ __forceinline__ void fill(const Product& p, const MemoryTiles& tiles, const MemoryPlace& place,
+  __device__ __forceinline__ void fill(const Product& p, const ProductGrid& tiles, const TilePlace& place,
                                        uint32_t stages, MemoryBarriers<Shape::kStages>& barriers,
-                                       Ring<Shape::kStages>& ring) {
+                                       RingPlace<Shape::kStages>& ring) {
     const int id = threadIdx.x - kStoring, piece = id % 8;
     const int64_t row_bytes = Type == DType::bf16      ? p.weight_stride * 2
                               : Type == DType::f4_e2m1 ? p.weight_stride / 2
@@ -340,7 +247,7 @@ struct Copying {
 template <DType Type, bool Scaled>
 __device__ __forceinline__ void multiply_tile(int steps, int rows, uint32_t columns, uint32_t sums, uint32_t stages,
                                               MemoryBarriers<MemoryShape<Type, Scaled>::kStages>& barriers,
-                                              Ring<MemoryShape<Type, Scaled>::kStages>& ring) {
+                                              RingPlace<MemoryShape<Type, Scaled>::kStages>& ring) {
   using Shape = MemoryShape<Type, Scaled>;
   constexpr Codes kWeightCodes = Type == DType::f4_e2m1 ? Codes::e2m1 : Codes::e4m3;
 #pragma unroll 1
@@ -381,7 +288,7 @@ __device__ __forceinline__ void multiply_tile(int steps, int rows, uint32_t colu
 
 // ------------------------------------------------------------------------------------------------ results
 /// Stores the sums of a tile: a thread has a weight row, 32 rows of x at a time.
-__device__ __forceinline__ void store_tile(const Product& p, const MemoryPlace& place, uint32_t sums) {
+__device__ __forceinline__ void store_tile(const Product& p, const TilePlace& place, uint32_t sums) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t n = place.n_first + 32 * warp + lane;
   const int left = int(place.end - place.first);
@@ -418,14 +325,13 @@ __device__ __forceinline__ void store_tile(const Product& p, const MemoryPlace& 
 // ------------------------------------------------------------------------------------------------ the kernel
 template <DType Type, bool Scaled>
 __global__ void __launch_bounds__(kThreads, 1)
-    memory_kernel(const __grid_constant__ Product p, const __grid_constant__ MemoryTiles tiles) {
+    memory_kernel(const __grid_constant__ Product p, const __grid_constant__ ProductGrid tiles) {
   using Shape = MemoryShape<Type, Scaled>;
   constexpr int kStages = Shape::kStages, kMostRows = Shape::kMostRows;
   __shared__ MemoryBarriers<kStages> barriers;
   uint8_t* given = dynamic_memory();
   uint8_t* first_stage = given + (1024 - shared_address(given) % 1024) % 1024;
-  int* starts = reinterpret_cast<int*>(first_stage + kStages * Shape::kStageBytes);  // [experts + 1]
-  int* first_rows = starts + p.expert_count + 1;                                     // [experts + 1]
+  const ExpertTiles experts(first_stage + kStages * Shape::kStageBytes, p.expert_count);
   const uint32_t stages = shared_address(first_stage);
   const int warp = int(of_warp(threadIdx.x / 32));
   constexpr int kIssuing = (kStoring + kFilling) / 32;  // the warp
@@ -442,19 +348,19 @@ __global__ void __launch_bounds__(kThreads, 1)
     publish_barriers();
   }
   if (warp == kIssuing) take_columns<kAllColumns>(barriers.columns);
-  if (p.begin != nullptr && warp == 1) count_memory_tiles<kMostRows>(p, starts, first_rows);
+  if (p.begin != nullptr && warp == 1) count_row_tiles(p, tiles, experts);
   end_before_meeting();
   __syncthreads();
   begin_after_meeting();
   const uint32_t columns = of_warp(barriers.columns);
-  const int all = (p.begin != nullptr ? starts[p.expert_count] : tiles.row_tiles * p.groups) * tiles.n_tiles;
-  const auto find = [&](int tile) { return memory_place<kMostRows>(p, tiles, starts, first_rows, tile); };
-  Ring<kStages> ring;
+  const int all = all_tiles(p, tiles, experts);
+  const auto find = [&](int tile) { return tile_place(p, tiles, experts, tile); };
+  RingPlace<kStages> ring;
   int turn = 0;  // of this block's tiles
 
   if (warp < kStoring / 32) {
     for (int tile = blockIdx.x; tile < all; tile += gridDim.x, ++turn) {
-      const MemoryPlace place = find(tile);
+      const TilePlace place = find(tile);
       wait_phase(barriers.summed[turn % 2], uint32_t(turn / 2 & 1));
       begin_after_meeting();
       store_tile(p, place, columns + uint32_t(turn % 2 * kMostRows));

@@ -13,7 +13,7 @@ template <DType Type, bool Scaled>
 void run(const Case& c) {
   SCOPED_TRACE(testing::Message() << name_of(Type) << (Scaled ? " scaled" : "") << ", " << c.rows << " rows, " << c.n
                                   << " x " << c.k << " x " << c.groups);
-  ProductCase product(c, Type, Scaled ? -1 : 0);
+  ProductCase product(c, Type, Scaled ? 0 : kPairRows);
   const Product& p = product.p;
   model::run_blocks(c.blocks, kThreads, [&] { memory_kernel<Type, Scaled>(p, memory_tiles<Type, Scaled>(p)); });
   product.expect_product(double(c.k) * 0x1p-52);  // sums are double
