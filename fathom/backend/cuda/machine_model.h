@@ -33,7 +33,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
-#define __shared__ static  // of kernels of which one block runs at a time
+#define __shared__ static  // of kernels of which one block runs at a time; else block_pair_model.h
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 namespace fathom::cuda_model {
@@ -107,7 +107,7 @@ class Engine {
       const std::function<void()> task = std::move(*next);
       tasks_.erase(next);
       lock.unlock();
-      if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+      if (random() % (in_order_ ? 4 : 64) == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
       task();
     }
   }
@@ -134,6 +134,7 @@ struct Block {
   std::array<Meeting, 16> some;  // named barriers
   std::array<Warp, 32> warps;
   std::atomic<int> registers = 0;  // that its threads have in the end
+  std::atomic<int> running = 0;    // threads
 };
 /// The blocks that run at the same time.
 struct Cluster {
@@ -159,7 +160,7 @@ inline uint32_t exchange(uint32_t v, int from) { return exchange(v)[size_t(from)
 /// Addresses of shared memory: the block's own from 0, those of block `rank` of the cluster from (rank + 1) << 24.
 inline uint8_t* in_shared(uint32_t address, uint32_t bytes) {
   const uint32_t rank = address >> 24, inside = address & 0xffffff;
-  if (rank > cluster->blocks.size() || address % bytes != 0 || inside + bytes > kSharedBytes) {
+  if (rank > cluster->blocks.size() || inside % bytes != 0 || inside + bytes > kSharedBytes) {
     stop("an address of shared memory is wrong");
   }
   return (rank == 0 ? own : cluster->blocks[rank - 1].get())->shared.data() + inside;
@@ -172,14 +173,17 @@ struct Barrier {
   uint32_t phase = 0;
   std::condition_variable changed;
 };
+/// What tells a barrier from others: its address in the cluster's shared memory, or where it is in this process.
+using BarrierKey = uintptr_t;
 inline std::mutex mutex;
-inline std::map<const void*, Barrier> barriers;
-inline Barrier& barrier_at(const void* at) {
+inline std::map<BarrierKey, Barrier> barriers;
+inline Barrier& barrier_at(BarrierKey at) {
   const auto found = barriers.find(at);
   if (found == barriers.end()) stop("a barrier was not made");
   return found->second;
 }
-inline void change(const void* at, int arrivals, int64_t bytes) {
+inline void change(BarrierKey at, int arrivals, int64_t bytes) {
+  if (at <= UINT32_MAX && cluster->blocks.at((at >> 24) - 1)->running == 0) stop("a block is reached that has ended");
   const std::lock_guard lock(mutex);
   Barrier& own_barrier = barrier_at(at);
   own_barrier.pending -= arrivals;
@@ -190,11 +194,25 @@ inline void change(const void* at, int arrivals, int64_t bytes) {
   own_barrier.pending = own_barrier.count;
   own_barrier.changed.notify_all();
 }
-inline void wait_for(const void* at, uint32_t parity) {
+inline void wait_for(BarrierKey at, uint32_t parity) {
   std::unique_lock lock(mutex);
   Barrier& barrier = barrier_at(at);
   const bool in_time = barrier.changed.wait_for(lock, std::chrono::minutes(5), [&] { return barrier.phase != parity; });
   if (!in_time) stop("a wait of five minutes");
+}
+
+/// The variables of a block (`__shared__`) where several blocks run are a copy a thread, at the same distance from
+/// `own` in each: the distance is their address, behind those of the launch's memory.
+constexpr int64_t kVariableBytes = 1 << 16, kFirstVariable = 1 << 20;
+inline int64_t distance(const void* at) {
+  return static_cast<const uint8_t*>(at) - reinterpret_cast<const uint8_t*>(&own);
+}
+inline bool is_variable(const void* at) { return std::abs(distance(at)) < kVariableBytes; }
+inline uint32_t in_block(uint32_t address, int rank) { return uint32_t(rank + 1) << 24 | address; }
+inline BarrierKey key_of(uint32_t address) { return address >> 24 == 0 ? in_block(address, own->rank) : address; }
+inline BarrierKey key_of(const uint64_t& barrier) {
+  if (!is_variable(&barrier)) return reinterpret_cast<BarrierKey>(&barrier);
+  return key_of(uint32_t(kFirstVariable + kVariableBytes + distance(&barrier)));
 }
 
 // ------------------------------------------------------------------------------------------------ copies
@@ -204,11 +222,31 @@ inline void spoil(uint8_t* to, size_t bytes) { std::memset(to, 0xff, bytes); }
 inline thread_local std::deque<std::vector<std::function<void()>>> groups;
 inline thread_local std::vector<std::function<void()>> begun;
 
+inline void copy_bulk(uint32_t address, const uint8_t* from, uint32_t bytes, BarrierKey barrier) {
+  if (bytes % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0) stop("a bulk copy of odd bytes");
+  uint8_t* to = in_shared(address, 16);
+  in_shared(address + bytes - 16, 16);
+  spoil(to, bytes);
+  cluster->copies->put([=] {
+    std::memcpy(to, from, bytes);
+    change(barrier, 0, -int64_t(bytes));
+  });
+}
+
+inline void arrive_after_copies(BarrierKey barrier) {
+  if (!groups.empty()) stop("copies are waited for in groups and by a barrier");
+  cluster->copies->put([copies = std::move(begun), barrier] {
+    for (const auto& copy : copies) copy();
+    change(barrier, 1, 0);
+  });
+  begun.clear();
+}
+
 // ------------------------------------------------------------------------------------------------ launches
 struct Launch {
   unsigned blocks, threads, cluster = 1;
 };
-/// Runs `kernel`, one cluster after the other, each with fresh memory full of rubbish. around(block, run) calls run().
+/// Runs `kernel`, one cluster after the other, each with fresh memory full of rubbish. around(run) calls run().
 template <class Kernel, class Around>
 void run(const Launch& launch, const Kernel& kernel, const Around& around) {
   for (unsigned first = 0; first < launch.blocks; first += launch.cluster) {
@@ -218,16 +256,21 @@ void run(const Launch& launch, const Kernel& kernel, const Around& around) {
       cluster->blocks.push_back(std::make_unique<Block>());
       cluster->blocks.back()->threads = int(launch.threads);
       cluster->blocks.back()->rank = int(rank);
+      cluster->blocks.back()->running = int(launch.threads);
     }
-    around(*cluster->blocks[0], [&] {
+    around([&] {
       std::vector<std::thread> threads;
       for (unsigned t = 0; t < launch.threads * launch.cluster; ++t) {
         threads.emplace_back([&kernel, &launch, t, first] {
           const unsigned rank = t / launch.threads;
           thread.x = t % launch.threads, block_index.x = first + rank, grid.x = launch.blocks;
           own = cluster->blocks[rank].get();
+          // The blocks of a cluster run at the same time, but one may begin late.
+          const bool late = launch.cluster > 1 && (first / launch.cluster + 1) % launch.cluster == rank;
+          if (late) std::this_thread::sleep_for(std::chrono::milliseconds(20));
           kernel();
           if (!groups.empty() || !begun.empty()) stop("a thread ends with copies under way");
+          --own->running;
         });
       }
       for (std::thread& one : threads) one.join();
@@ -323,6 +366,9 @@ inline Factors factors_of(uint32_t scale_code, uint32_t lacking) {
   return {254u << 7 | 254u << 23, (field - 127) << 7 | (field - 127) << 23, true};
 }
 inline uint32_t shared_address(const void* at) {
+  if (machine::is_variable(at)) {
+    return uint32_t(machine::kFirstVariable + machine::kVariableBytes + machine::distance(at));
+  }
   const int64_t offset = static_cast<const uint8_t*>(at) - machine::own->shared.data();
   if (offset < 0 || offset >= int64_t(machine::kSharedBytes)) machine::stop("an address is not in shared memory");
   return uint32_t(offset);
@@ -348,31 +394,18 @@ void wait_copies() {
 /// warpgroup.cuh: barriers and bulk copies.
 inline void init_barrier(uint64_t& barrier, uint32_t arrivals) {
   const std::lock_guard lock(machine::mutex);
-  machine::Barrier& own = machine::barriers[&barrier];
+  machine::Barrier& own = machine::barriers[machine::key_of(barrier)];
   own.count = own.pending = int(arrivals);
 }
 inline void publish_barriers() {}
 inline void publish_to_products() {}
-inline void arrive(uint64_t& barrier) { machine::change(&barrier, 1, 0); }
-inline void expect_bytes(uint64_t& barrier, uint32_t bytes) { machine::change(&barrier, 1, bytes); }
-inline void arrive_after_copies(uint64_t& barrier) {
-  if (!machine::groups.empty()) machine::stop("copies are waited for in groups and by a barrier");
-  machine::cluster->copies->put([copies = std::move(machine::begun), &barrier] {
-    for (const auto& copy : copies) copy();
-    machine::change(&barrier, 1, 0);
-  });
-  machine::begun.clear();
-}
-inline void wait_phase(uint64_t& barrier, uint32_t parity) { machine::wait_for(&barrier, parity); }
+inline void arrive(uint64_t& barrier) { machine::change(machine::key_of(barrier), 1, 0); }
+inline void expect_bytes(uint64_t& barrier, uint32_t bytes) { machine::change(machine::key_of(barrier), 1, bytes); }
+/// The thread does not wait for these copies otherwise.
+inline void arrive_after_copies(uint64_t& barrier) { machine::arrive_after_copies(machine::key_of(barrier)); }
+inline void wait_phase(uint64_t& barrier, uint32_t parity) { machine::wait_for(machine::key_of(barrier), parity); }
 inline void copy_bulk(uint32_t address, const uint8_t* from, uint32_t bytes, uint64_t& barrier) {
-  if (bytes % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0) machine::stop("a bulk copy of odd bytes");
-  uint8_t* to = machine::in_shared(address, 16);
-  machine::in_shared(address + bytes - 16, 16);
-  machine::spoil(to, bytes);
-  machine::cluster->copies->put([=, &barrier] {
-    std::memcpy(to, from, bytes);
-    machine::change(&barrier, 0, -int64_t(bytes));
-  });
+  machine::copy_bulk(address, from, bytes, machine::key_of(barrier));
 }
 
 }  // namespace fathom::cuda_model

@@ -1,4 +1,4 @@
-#include "fathom/backend/cuda/product_pairs.cuh"
+#include "fathom/backend/cuda/pairs_launch.cuh"
 
 namespace fathom::cuda {
 

@@ -15,6 +15,7 @@ struct Case {
   int groups = 1;
   std::vector<int32_t> begin = {};  // of experts
   int low = 122, high = 133;        // scales of weights
+  int64_t behind = 2;               // columns of a row of the result that are not the product's
 };
 constexpr int64_t kGathered = 37;  // rows of x that experts' assignments name
 
@@ -82,7 +83,7 @@ struct ProductCase {
     for (int64_t a = 0; a < c.rows; ++a) rows.push_back(int32_t(c.begin.empty() ? a : a * 11 % kGathered));
     begin = c.begin.empty() ? std::vector<int32_t>{0, int32_t(c.rows)} : c.begin;
     if (most_rows > 0) wide = arranged(x, rows, type, begin, most_rows);
-    out = Tensor(c.out, c.rows, c.n + 2);  // two columns that are not the product's
+    out = Tensor(c.out, c.rows, c.n + c.behind);
     std::fill(out.bytes.begin(), out.bytes.end(), uint8_t(0xff));
 
     p.x = most_rows == 0 ? x.values.bytes.data() : reinterpret_cast<const uint8_t*>(wide.data());
@@ -105,7 +106,7 @@ struct ProductCase {
     p.groups = c.groups;
     p.out = out.bytes.data();
     p.out_type = c.out;
-    p.out_stride = c.n + 2;
+    p.out_stride = c.n + c.behind;
   }
   ProductCase(const ProductCase&) = delete;
 
@@ -128,7 +129,8 @@ struct ProductCase {
         const double rounded = c.out == DType::bf16 ? rounding(c.out) + 0x1p-24 : 0x1p-24;
         ASSERT_NEAR(out.at(a, n), want, rounded * std::abs(want) + sum_error * size) << "row " << a << ", " << n;
       }
-      for (int64_t n = c.n; n < c.n + 2; ++n) ASSERT_TRUE(std::isnan(out.at(a, n))) << "written behind row " << a;
+      for (int64_t n = c.n; n < c.n + c.behind; ++n)
+        ASSERT_TRUE(std::isnan(out.at(a, n))) << "written behind row " << a;
     }
   }
 };

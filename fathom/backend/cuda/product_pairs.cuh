@@ -20,14 +20,13 @@
 //
 // Bytes: N * K * (1/2, 1 or 2) for each 256 rows of x, 2 * K * rows for each 256 of N, mostly from the L2 cache: tiles
 // that run together share one or the other. Operations: 2 * rows * N * K.
+//
+// This text has no instruction of its own: whoever includes it has those of CUDA, block_pair.cuh, multiply_group.cuh
+// and decode_weights.cuh (pairs_launch.cuh), or a model of them on the processor (block_pair_model.h).
 #pragma once
-#include "fathom/backend/cuda/block_pair.cuh"
-#include "fathom/backend/cuda/decode_codes.cuh"
-#include "fathom/backend/cuda/multiply_group.cuh"
-#include "fathom/backend/cuda/product_few_parts.cuh"
-#include "fathom/backend/cuda/product_tensor.cuh"
-// Product and Place come before it.
 #include "fathom/backend/cuda/product_tiles.cuh"
+#include "fathom/backend/cuda/tiles.h"
+#include "fathom/tensor/dtype.h"
 
 namespace fathom::cuda {
 
@@ -84,6 +83,14 @@ __device__ __forceinline__ void load_codes(uint32_t weights, const uint32_t (&ow
 }
 
 // ------------------------------------------------------------------------------------------------ tiles
+/// Where each pair has all of K.
+inline PairTiles pair_tiles(const Product& p, int most_rows) {
+  PairTiles tiles{product_grid(p, most_rows, 2 * kPairWeightRows, 64)};
+  tiles.fours = p.out_type == DType::bf16 && tiles.per_group % 4 == 0 &&
+                (reinterpret_cast<uintptr_t>(p.out) | uintptr_t(p.out_stride * 2)) % 8 == 0;
+  return tiles;
+}
+
 /// What this block does of a tile.
 struct PairPlace : TilePlace {
   int begin_step, end_step;
@@ -270,7 +277,6 @@ __global__ void __launch_bounds__(PairShape<Type>::kThreads, 1)
     pair_kernel(const __grid_constant__ Product p, const __grid_constant__ PairTiles tiles) {
   using Shape = PairShape<Type>;
   constexpr int kStages = Shape::kStages, kPieces = Shape::kPieces;
-  extern __shared__ uint8_t pair_memory[];
   __shared__ uint64_t full[kStages], empty[kStages];
   uint8_t* stages = pair_memory + (1024 - shared_address(pair_memory) % 1024) % 1024;
   const ExpertTiles experts(stages + kStages * Shape::kStageBytes, p.expert_count);
@@ -382,66 +388,6 @@ __global__ void __launch_bounds__(PairShape<Type>::kThreads, 1)
   }
   if (p.beside) wait_for_kernel_ahead();  // whoever waits for this one waits for both
   meet_cluster();                         // the other blocks' copies and arrivals come here
-}
-
-template <DType Type>
-cudaLaunchConfig_t pair_launch(cudaStream_t stream, int parts, int experts, cudaLaunchAttribute (&attributes)[2]) {
-  using Shape = PairShape<Type>;
-  static const cudaError_t allowed =
-      cudaFuncSetAttribute(pair_kernel<Type>, cudaFuncAttributeMaxDynamicSharedMemorySize, 227 * 1024 - 512);
-  expect(allowed, "a product");
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {unsigned(2 * parts), 1, 1};
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t launch{};
-  launch.gridDim = dim3(unsigned(2 * parts));
-  launch.blockDim = dim3(Shape::kThreads);
-  launch.dynamicSmemBytes = size_t(Shape::kStages * Shape::kStageBytes + 1024 + ExpertTiles::bytes(experts));
-  launch.stream = stream;
-  launch.attrs = attributes;
-  launch.numAttrs = 2;
-  return launch;
-}
-
-/// What this device runs at once; what it does not say stays as it is.
-template <DType Type>
-PairClusters pair_clusters() {
-  PairClusters out;
-  for (int i = 1; i < 3; ++i) {
-    cudaLaunchAttribute attributes[2];
-    cudaLaunchConfig_t launch = pair_launch<Type>(nullptr, 1 << i, 0, attributes);
-    launch.numAttrs = 1;
-    int count = 0;
-    const cudaError_t status = cudaOccupancyMaxActiveClusters(&count, pair_kernel<Type>, &launch);
-    if (status == cudaSuccess && count > 0) {
-      out.of_pairs[i] = count;
-    } else {
-      cudaGetLastError();
-    }
-  }
-  return out;
-}
-
-template <DType Type>
-void launch_pair_product(Call& call, const Product& p, int most_rows, WholeProduct whole) {
-  using Shape = PairShape<Type>;
-  static const PairClusters clusters = pair_clusters<Type>();
-  PairTiles tiles{product_grid(p, most_rows, 2 * kPairWeightRows, 64)};
-  tiles.fours = p.out_type == DType::bf16 && tiles.per_group % 4 == 0 &&
-                (reinterpret_cast<uintptr_t>(p.out) | uintptr_t(p.out_stride * 2)) % 8 == 0;
-  tiles.parts = p.parts;
-  if (p.parts == 0) {
-    // How many rows each expert has is known on the device only: here, half of them have a row tile that is not full.
-    const int64_t row_tiles = p.begin == nullptr ? int64_t(tiles.row_tiles) * p.groups
-                                                 : divide_up(whole.rows, most_rows) + divide_up(whole.experts, 2);
-    tiles.parts = pair_parts(row_tiles * tiles.n_tiles, tiles.steps / Shape::kUnit, clusters);
-  }
-  const int64_t most = most_row_tiles(p, most_rows) * p.groups * tiles.n_tiles;
-  cudaLaunchAttribute attributes[2];
-  cudaLaunchConfig_t launch = pair_launch<Type>(call.stream(), tiles.parts, p.expert_count, attributes);
-  launch.gridDim.x *= unsigned(std::min<int64_t>(most, clusters.of_pairs[tiles.parts / 2]));
-  expect(cudaLaunchKernelEx(&launch, pair_kernel<Type>, p, tiles), "a product");
 }
 
 }  // namespace fathom::cuda

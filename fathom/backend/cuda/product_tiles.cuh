@@ -3,7 +3,7 @@
 // Row tiles have as many rows as are there (tile_rows() of tiles.h). A grouped product's are counted on the device.
 //
 // This text has no instruction of its own: whoever includes it has Product and Place (product_tensor.cuh), or a model
-// of them on the processor (sm100/machine_model.h).
+// of them on the processor (machine_model.h).
 #pragma once
 #include "fathom/backend/cuda/tiles.h"
 

@@ -110,9 +110,11 @@ void run_warpgroups(const Launch& launch, const Kernel& kernel) {
     if (!product_groups.empty() || !begun_products.empty()) stop("a thread ends with products under way");
     own->registers += own_registers == 0 ? registers_at_start() : own_registers;
   };
-  run(launch, thread, [](Block& block, const auto& run_threads) {
+  run(launch, thread, [](const auto& run_threads) {
     run_threads();
-    if (block.registers > kRegisters) stop("more registers are taken than were given");
+    for (const auto& block : cluster->blocks) {
+      if (block->registers > kRegisters) stop("more registers are taken than were given");
+    }
   });
 }
 
@@ -168,6 +170,12 @@ void multiply_group(float (&sums)[Rows / 2], const uint32_t (&left)[4], uint64_t
 // ------------------------------------------------------------------------------------------------ tensor_core.cuh
 inline void load_matrices(uint32_t (&r)[4], uint32_t row) {
   const auto& rows = machine::exchange(row);
+  if (machine::lane() < 4) {  // eight rows of 16 bytes, 32 banks of four
+    std::array<uint32_t, 8> places;
+    for (size_t i = 0; i < 8; ++i) places[i] = rows[8 * size_t(machine::lane()) + i] / 16 % 8;
+    std::sort(places.begin(), places.end());
+    if (std::unique(places.begin(), places.end()) != places.end()) machine::stop("rows of a matrix share a bank");
+  }
   for (size_t i = 0; i < 4; ++i) {
     const uint8_t* at = machine::in_shared(rows[8 * i + size_t(machine::lane()) / 4], 16);
     std::memcpy(&r[i], at + machine::lane() % 4 * 4, 4);
@@ -175,8 +183,7 @@ inline void load_matrices(uint32_t (&r)[4], uint32_t row) {
 }
 inline void load_matrices(uint32_t (&r)[4], const void* row) { load_matrices(r, shared_address(row)); }
 
-// ------------------------------------------------------------------------------------------------
-// product_few_parts.cuh
+// ---------------------------------------------------------------------------------------- product_few_parts.cuh
 inline uint32_t load_shared(uint32_t at) {
   uint32_t v;
   std::memcpy(&v, machine::in_shared(at, 4), 4);

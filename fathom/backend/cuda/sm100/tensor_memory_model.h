@@ -21,8 +21,8 @@ inline std::unique_ptr<Tensor> tensor;
 /// Runs `kernel` as `blocks` blocks, one after the other.
 template <class Kernel>
 void run_blocks(unsigned blocks, unsigned threads, const Kernel& kernel) {
-  machine::run({.blocks = blocks, .threads = threads}, kernel, [](machine::Block& block, const auto& run) {
-    tensor = std::make_unique<Tensor>(TensorCore{block.shared});
+  machine::run({.blocks = blocks, .threads = threads}, kernel, [](const auto& run) {
+    tensor = std::make_unique<Tensor>(TensorCore{machine::cluster->blocks[0]->shared});
     run();
     if (tensor->taken) machine::stop("a block keeps its tensor memory");
     tensor.reset();
@@ -78,7 +78,7 @@ inline void copy_scales(uint32_t columns, uint64_t scales) {
   model::tensor->core.put([=] { model::tensor->memory.copy_scales(columns, scales); });
 }
 inline void arrive_after_products(uint64_t& barrier) {
-  model::tensor->core.put([&barrier] { machine::change(&barrier, 1, 0); });
+  model::tensor->core.put([at = machine::key_of(barrier)] { machine::change(at, 1, 0); });
 }
 
 }  // namespace fathom::cuda_model::sm100
