@@ -63,6 +63,10 @@ struct Backend {
   std::string detail;  // for people: instruction set in use
   /// `threads` work on the queue's operations (devices ignore it).
   Result<std::unique_ptr<Queue>> (*open_queue)(int threads) = nullptr;
+  /// What `queue` is given from here on begins when all is done that `other` has been given until now; while `other` is
+  /// recorded, so is `queue` until it is waited for. Does not wait. Null where operations finish before they return, so
+  /// that a second queue brings nothing.
+  void (*wait_for)(Queue& queue, Queue& other) = nullptr;
   bool untested = false;  // its kernels were compiled for this device but have never run on one like it
 };
 

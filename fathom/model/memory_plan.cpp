@@ -168,6 +168,21 @@ int64_t step_workspace_bytes(const ModelConfig& c, const StepSizes& of) {
   return most;
 }
 
+int64_t side_workspace_bytes(const ModelConfig& c) {
+  int64_t most = 0;
+  for (const bool invariant : {true, false}) {
+    for (int64_t rows = 1; rows <= kMostRowsBeside; ++rows) {
+      const auto ask = [&](int64_t n, int64_t columns) {
+        most =
+            std::max(most, device_workspace_bytes(ProductShape{.rows = rows, .n = n, .columns = columns}, invariant));
+      };
+      ask(c.moe_intermediate_size, c.hidden_size);
+      ask(c.hidden_size, c.moe_intermediate_size);
+    }
+  }
+  return most;
+}
+
 CacheFit fit_cache(const CacheDemand& demand) {
   CacheFit fit;
   const int64_t sequences = std::max<int64_t>(demand.sequences, 1);

@@ -54,9 +54,14 @@ struct StepSizes {
   bool batch_invariant = false;
 };
 /// Device memory that operations of such steps and of smaller ones take beside their operands: that of the greediest,
-/// since they follow each other (backend/workspace.h). 1.0 GB for Flash and 8,192 rows, arranged for its experts. Asks
+/// since they follow each other (backend/workspace.h). 625 MB for Flash and 8,192 rows, arranged for its experts. Asks
 /// for some thousand numbers of rows: ten milliseconds at most.
 int64_t step_workspace_bytes(const ModelConfig& config, const StepSizes& most);
+
+/// Rows at most whose shared expert runs beside the others on a device, in a second queue. More fill it by themselves.
+inline constexpr int64_t kMostRowsBeside = 512;
+/// What it takes there beside its operands at most: 5.2 MB for Flash.
+int64_t side_workspace_bytes(const ModelConfig& config);
 
 /// What is left for the cache, and what is wanted of it.
 struct CacheDemand {

@@ -86,6 +86,10 @@ TEST(StepWorkspace, OfAPromptIsThatOfItsExperts) {
   EXPECT_EQ(step_workspace_bytes(kFlash, invariant), step_workspace_bytes(kFlash, prompt));
 }
 
+TEST(StepWorkspace, BesideAnotherQueueItIsThatOfTheRowsOfTheSharedExpert) {
+  EXPECT_EQ(side_workspace_bytes(kFlash), kMostRowsBeside * 5120 * 2);
+}
+
 TEST(StepWorkspace, OfFewRowsIsThatOfScoresAndDraws) {
   // One row: scores of 1,048,576 entries and of those that the next 16 blocks of a table may have more, the worth of
   // blocks of eight, what is found (32 bytes) and candidates of two choices; their counts are the queue's.

@@ -11,6 +11,7 @@
 #include "fathom/model/block.h"
 #include "fathom/model/draft/draft.h"
 #include "fathom/model/engram/engram.h"
+#include "fathom/model/memory_plan.h"
 #include "fathom/model/missing.h"
 #include "fathom/model/moe/expert_slots.h"
 #include "fathom/model/moe/expert_stream.h"
@@ -31,6 +32,8 @@ struct Model::State {
   std::unique_ptr<PieceStream> stream;  // null unless experts are read from files,
   std::unique_ptr<ExpertSlots> slots;   // or copied from host memory
   std::optional<HostReader> reader;     // of Engram tables that stay in files which a device does not read
+  std::unique_ptr<Queue> side_queue;    // of a device
+  SideQueue side;
   CacheMap map;
   std::vector<EngramHash> hashes;
   Buffer token_map_bytes;
@@ -59,6 +62,9 @@ struct Model::State {
   int backtrack() const { return config.num_nextn_predict_layers > 0 ? config.dspark_block_size + 1 : 1; }
   Step step(Queue& queue, const Trace* trace) { return step(queue, ops, trace); }
   Step step(Queue& queue, const Operations& table, const Trace* trace) {
+    // Whoever looks at values or at the time of an operation wants one after the other; a step that is not run queues
+    // nothing anywhere.
+    const bool beside = side_queue && records && trace == nullptr && &table == &ops;
     return {queue,
             table,
             scratch,
@@ -71,7 +77,8 @@ struct Model::State {
             memory,
             stream.get(),
             slots.get(),
-            reader ? &*reader : nullptr};
+            reader ? &*reader : nullptr,
+            beside ? &side : nullptr};
   }
   void reset() {
     expected.reset();
@@ -187,6 +194,13 @@ Result<Model> Model::load(const Checkpoint& checkpoint, const Backend& backend, 
     auto reader = open_reader();
     if (!reader) return reader.error();
     state->reader.emplace(std::move(*reader));
+  }
+  if (backend.wait_for != nullptr && !state->slots) {
+    auto queue = backend.open_queue(1);
+    if (!queue) return queue.error();
+    if (auto prepared = (*queue)->prepare(side_workspace_bytes(*config)); !prepared) return prepared.error();
+    state->side_queue = std::move(*queue);
+    state->side = {state->side_queue.get(), backend.wait_for};
   }
   state->config = std::move(*config);
   state->plan = plan_layers(state->config);

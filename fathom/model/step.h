@@ -22,6 +22,21 @@ struct HostReader {
   std::unique_ptr<Queue> queue;
 };
 
+/// A second queue of a device, for work that needs nothing of what the first is given meanwhile.
+struct SideQueue {
+  Queue* queue = nullptr;
+  void (*wait_for)(Queue& queue, Queue& other) = nullptr;  // Backend::wait_for
+
+  /// Goes on behind everything that `main` has been given.
+  void fork(Queue& main) const {
+    queue->batch_invariant = main.batch_invariant;
+    queue->scaled_products = main.scaled_products;
+    wait_for(*queue, main);
+  }
+  /// `main` goes on behind everything that this one has been given.
+  void join(Queue& main) const { wait_for(main, *queue); }
+};
+
 struct Step {
   Queue& queue;
   const Operations& ops;
@@ -33,9 +48,10 @@ struct Step {
   const ModelConfig& config;
   const Trace* trace;
   const Memory& memory;
-  PieceStream* stream = nullptr;  // of routed experts; null: they are read where they lie,
-  ExpertSlots* slots = nullptr;   // or brought to the device from host memory
-  HostReader* reader = nullptr;   // of Engram rows; null: operations read them
+  PieceStream* stream = nullptr;    // of routed experts; null: they are read where they lie,
+  ExpertSlots* slots = nullptr;     // or brought to the device from host memory
+  HostReader* reader = nullptr;     // of Engram rows; null: operations read them
+  const SideQueue* side = nullptr;  // null: everything has the order in which it is written
   // The block whose experts come next, and how many rows will choose among them; null and 0 behind the last.
   const BlockWeights* next_block = nullptr;
   int64_t next_rows = 0;
@@ -44,6 +60,11 @@ struct Step {
   bool repeatable = false;
   int32_t dummy_sequence = 0;
 
+  /// The same step, whose operations are given to another queue.
+  Step on(Queue& other) const {
+    return {other,  ops,    scratch, kept,   host,    results,    numerics,  config,     trace,
+            memory, stream, slots,   reader, nullptr, next_block, next_rows, repeatable, dummy_sequence};
+  }
   AnyViewMut activations(int64_t rows, int64_t cols) { return scratch.rows(numerics.activations, rows, cols); }
   bool traced() const { return trace && *trace; }
   // The name is built only when somebody listens: a step without a trace allocates nothing here.

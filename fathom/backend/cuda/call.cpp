@@ -73,6 +73,7 @@ int64_t Workspace::bytes() const {
 
 DeviceQueue::~DeviceQueue() {
   cudaStreamSynchronize(stream);
+  if (reached != nullptr) cudaEventDestroy(reached);
   cudaStreamDestroy(stream);
 }
 

@@ -3,6 +3,7 @@
 // place. Ordinary host memory (tests, small arrays of the engine) is copied to the device first and, for outputs, back
 // afterwards; then the call waits. While a step is recorded nothing may be staged: that ends the program.
 #pragma once
+#include <utility>
 #include <vector>
 
 #include "fathom/backend/backend.h"
@@ -62,6 +63,8 @@ struct DeviceQueue : Queue {
   Buffer counters;  // [kCounters] 32-bit counts for blocks that meet; zero between kernels
   InstructionSet instructions;
   ArrangedRows arranged, arranged_ahead;  // by this call, and by the one before
+  cudaEvent_t reached = nullptr;          // what another queue waits for (Backend::wait_for)
+  bool behind_another = false;            // nothing was launched since this one was made to wait
 };
 
 class Call {
@@ -91,6 +94,9 @@ class Call {
     queue_.arranged = rows;
     return queue_.arranged_ahead == rows;
   }
+
+  /// Whether the next kernel may begin before what is ahead has ended (launch_early()): only a kernel can be told so.
+  bool may_start_early() const { return !std::exchange(queue_.behind_another, false); }
 
   /// Counters of the queue; a kernel leaves them as zero as it found them.
   unsigned* counters() { return reinterpret_cast<unsigned*>(queue_.counters.data()); }

@@ -1,7 +1,10 @@
+#include <cstdlib>
+
 #include "fathom/backend/backend.h"
 #include "fathom/backend/cuda/call.h"
 #include "fathom/backend/cuda/instruction_set.h"
 #include "fathom/backend/cuda/kernels.h"
+#include "fathom/backend/cuda/queue_limit.h"
 
 namespace fathom {
 namespace {
@@ -46,6 +49,17 @@ Result<std::unique_ptr<Queue>> open_queue(int) {
   return std::unique_ptr<Queue>(new cuda::DeviceQueue(stream, std::move(*counters), device()->instructions));
 }
 
+void wait_for(Queue& queue, Queue& other) {
+  auto& waits = static_cast<cuda::DeviceQueue&>(queue);
+  auto& ahead = static_cast<cuda::DeviceQueue&>(other);
+  if (ahead.reached == nullptr) {
+    cuda::expect(cudaEventCreateWithFlags(&ahead.reached, cudaEventDisableTiming), "a queue beside another");
+  }
+  cuda::expect(cudaEventRecord(ahead.reached, ahead.stream), "a queue beside another");
+  cuda::expect(cudaStreamWaitEvent(waits.stream, ahead.reached), "a queue beside another");
+  waits.behind_another = true;
+}
+
 Operations operations() {
   Operations table;
   table.name = "cuda";
@@ -83,16 +97,21 @@ Operations operations() {
 
 Result<Backend> cuda_backend() {
   if (!device()) return device().error();
+  const auto queues = cuda::queue_limit(std::getenv("FATHOM_CUDA_QUEUES"));
+  if (!queues) return queues.error();
   const cudaDeviceProp& of = device()->properties;
   Memory memory;
   memory.allocate = cuda::allocate_device;
   memory.host_visible = false;
   memory.allocate_shared = cuda::allocate_shared;
   memory.copy_bytes = cuda::copy;
-  Backend backend{"cuda", memory, operations(),
+  Backend backend{"cuda",
+                  memory,
+                  operations(),
                   std::string(of.name) + ", " + std::to_string(of.multiProcessorCount) + " multiprocessors, " +
                       std::to_string(of.totalGlobalMem >> 30) + " GiB",
-                  open_queue};
+                  open_queue,
+                  *queues > 1 ? wait_for : nullptr};
   if (const std::string_view more = cuda::untested(device()->instructions); !more.empty()) {
     backend.untested = true;
     backend.detail += ", " + std::string(more);

@@ -81,7 +81,7 @@ void launch_early(const Call& call, void (*kernel)(Parameters...), dim3 blocks, 
   launch.dynamicSmemBytes = size_t(shared_bytes);
   launch.stream = call.stream();
   launch.attrs = &early;
-  launch.numAttrs = 1;
+  launch.numAttrs = call.may_start_early() ? 1 : 0;
   expect(cudaLaunchKernelEx(&launch, kernel, Parameters(arguments)...), "a launch");
 }
 

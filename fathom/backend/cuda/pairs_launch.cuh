@@ -72,6 +72,7 @@ void launch_pair_product(Call& call, const Product& p, int most_rows, WholeProdu
   cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t launch = pair_launch<Type>(call.stream(), tiles.parts, p.expert_count, attributes);
   launch.gridDim.x *= unsigned(std::min<int64_t>(most, clusters.of_pairs[tiles.parts / 2]));
+  if (!call.may_start_early()) launch.numAttrs = 1;
   expect(cudaLaunchKernelEx(&launch, pair_kernel<Type>, p, tiles), "a product");
 }
 

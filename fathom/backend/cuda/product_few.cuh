@@ -27,6 +27,7 @@
 #include <type_traits>
 
 #include "fathom/backend/cuda/block_scan.cuh"
+#include "fathom/backend/cuda/launch.h"
 #include "fathom/backend/cuda/product_few_parts.cuh"
 
 namespace fathom::cuda {
@@ -348,7 +349,7 @@ inline int64_t few_tiles(const Product& p, int x_rows) {
 
 /// False: x does not fit into shared memory, and nothing was launched.
 template <DType Type, int NTiles, int Warps, int Stages, FewForm Form>
-bool launch_few_kernel(cudaStream_t stream, const Product& p) {
+bool launch_few_kernel(const Call& call, const Product& p) {
   constexpr int kX = 8 * NTiles;
   FewPlan plan;
   plan.tiles = int(divide_up(p.n / p.groups, kFewRows));
@@ -372,51 +373,40 @@ bool launch_few_kernel(cudaStream_t stream, const Product& p) {
   static const cudaError_t allowed =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared - kStatic);
   expect(allowed, "a product");
-  cudaLaunchAttribute early;
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t launch{};
   const int64_t tiles = most_row_tiles(p, kX) * p.groups * plan.tiles;
-  launch.gridDim = dim3(unsigned(std::min<int64_t>(multiprocessors(), tiles)));
-  launch.blockDim = dim3(32 * Warps);
-  launch.dynamicSmemBytes = size_t(bytes);
-  launch.stream = stream;
-  launch.attrs = &early;
-  launch.numAttrs = 1;
-  expect(cudaLaunchKernelEx(&launch, kernel, p, plan), "a product");
+  launch_early(call, kernel, dim3(unsigned(std::min<int64_t>(multiprocessors(), tiles))), 32 * Warps, bytes, p, plan);
   return true;
 }
 
 // Warps and stages as measured (docs/performance/cuda.md).
 template <DType Type>
-bool launch_few_chains(cudaStream_t stream, const Product& p, int x_rows) {
+bool launch_few_chains(const Call& call, const Product& p, int x_rows) {
   constexpr FewForm kForm = FewForm::chain;
   if (x_rows > 8 &&
-      (launch_few_kernel<Type, 2, 16, 3, kForm>(stream, p) || launch_few_kernel<Type, 2, 8, 3, kForm>(stream, p))) {
+      (launch_few_kernel<Type, 2, 16, 3, kForm>(call, p) || launch_few_kernel<Type, 2, 8, 3, kForm>(call, p))) {
     return true;
   }
   // Few tiles of a block want longer pipelines, long rows of x leave room for shorter ones only.
-  if (few_tiles(p, 8) * p.parts <= 8 && launch_few_kernel<Type, 1, 8, 6, kForm>(stream, p)) return true;
+  if (few_tiles(p, 8) * p.parts <= 8 && launch_few_kernel<Type, 1, 8, 6, kForm>(call, p)) return true;
   if constexpr (Type == DType::f4_e2m1) {
     const bool few_of_each = p.begin != nullptr && p.rows <= 2 * p.expert_count;
-    if (few_of_each && launch_few_kernel<Type, 1, 16, 3, kForm>(stream, p)) return true;
+    if (few_of_each && launch_few_kernel<Type, 1, 16, 3, kForm>(call, p)) return true;
   }
-  return launch_few_kernel<Type, 1, 12, 4, kForm>(stream, p) || launch_few_kernel<Type, 1, 8, 4, kForm>(stream, p);
+  return launch_few_kernel<Type, 1, 12, 4, kForm>(call, p) || launch_few_kernel<Type, 1, 8, 4, kForm>(call, p);
 }
 template <DType Type>
-bool launch_few_codes(cudaStream_t stream, const Product& p, int x_rows) {
-  if (x_rows > 8) return launch_few_kernel<Type, 2, 16, 3, FewForm::codes>(stream, p);
+bool launch_few_codes(const Call& call, const Product& p, int x_rows) {
+  if (x_rows > 8) return launch_few_kernel<Type, 2, 16, 3, FewForm::codes>(call, p);
   if constexpr (Type == DType::f4_e2m1) {
     const bool few_of_each = p.begin != nullptr && p.rows <= 2 * p.expert_count;
-    if (few_of_each) return launch_few_kernel<Type, 1, 16, 3, FewForm::halves>(stream, p);
+    if (few_of_each) return launch_few_kernel<Type, 1, 16, 3, FewForm::halves>(call, p);
   }
-  return launch_few_kernel<Type, 1, 12, 4, FewForm::halves>(stream, p);
+  return launch_few_kernel<Type, 1, 12, 4, FewForm::halves>(call, p);
 }
 
 template <DType Type>
 bool launch_few_product(Call& call, const Product& p, int x_rows, bool in_chains) {
-  return in_chains ? launch_few_chains<Type>(call.stream(), p, x_rows)
-                   : launch_few_codes<Type>(call.stream(), p, x_rows);
+  return in_chains ? launch_few_chains<Type>(call, p, x_rows) : launch_few_codes<Type>(call, p, x_rows);
 }
 
 }  // namespace fathom::cuda

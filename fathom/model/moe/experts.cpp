@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fathom/model/memory_plan.h"
 #include "fathom/model/moe/expert_slots.h"
 #include "fathom/model/moe/expert_stream.h"
 
@@ -233,12 +234,24 @@ SiteResult experts_in_slots(Step& step, const BlockWeights& w, const SiteInput& 
 SiteResult experts(Step& step, const BlockWeights& w, const SiteInput& in, View<const uint8_t, 1> image,
                    int per_token) {
   if (step.slots != nullptr) return experts_in_slots(step, w, in, image, per_token);
+  if (step.stream != nullptr) {
+    const GroupByExpert groups = route(step, w, in.u, image, per_token);
+    want(step, w, groups);
+    // The shared expert first: nothing has to be read for it.
+    const AnyViewMut shared = shared_expert(step, w, in.rounded);
+    const AnyViewMut chosen = streamed(step, w, in.rounded, groups);
+    expect_next(step, per_token);
+    return {shared, chosen, groups.place};
+  }
+  // Gate, sorting and the routed experts of few rows leave much of a device idle: the shared expert runs beside them.
+  // It reads rows that were there before, and what either writes the other does not read.
+  const bool beside = step.side != nullptr && in.u.rows <= kMostRowsBeside;
+  if (beside) step.side->fork(step.queue);
+  Step on_side = step.on(beside ? *step.side->queue : step.queue);
+  const AnyViewMut shared = shared_expert(on_side, w, in.rounded);
   const GroupByExpert groups = route(step, w, in.u, image, per_token);
-  if (step.stream) want(step, w, groups);
-  // The shared expert first: nothing has to be read for it.
-  const AnyViewMut shared = shared_expert(step, w, in.rounded);
-  const AnyViewMut chosen = step.stream ? streamed(step, w, in.rounded, groups) : routed(step, w, in.rounded, groups);
-  if (step.stream) expect_next(step, per_token);
+  const AnyViewMut chosen = routed(step, w, in.rounded, groups);
+  if (beside) step.side->join(step.queue);
   return {shared, chosen, groups.place};
 }
 
