@@ -106,6 +106,8 @@ __device__ void copy_bytes(uint8_t* to, const uint8_t* from, int bytes) {
 
 __global__ void store_ring_kernel(View<const int64_t, 1> positions, View<const int32_t, 1> sequence,
                                   View<const int32_t, 1> begin, View<const uint8_t, 2> entries, RingRegion ring) {
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
   const int64_t r = blockIdx.x;
   const int64_t s = sequence.data[r];
   // Only the last `capacity` rows of a sequence: older ones would race for the same places.
@@ -116,6 +118,8 @@ __global__ void store_ring_kernel(View<const int64_t, 1> positions, View<const i
 
 __global__ void store_paged_kernel(View<const uint8_t, 2> entries, View<const int32_t, 1> sequence,
                                    View<const int64_t, 1> entry, PagedRegion pages) {
+  let_kernel_behind_start();
+  wait_for_kernel_ahead();
   const int64_t i = blockIdx.x, e = entry.data[i];
   const int64_t block = pages.blocks.data[sequence.data[i] * pages.blocks.stride[0] + e / pages.entries_per_block];
   copy_bytes(pages.base + block * pages.block_stride + e % pages.entries_per_block * pages.entry_bytes,
@@ -155,8 +159,8 @@ void store_ring(Queue& queue, const StoreRing& op) {
   const RowSet rows = call.in(op.rows);
   const auto entries = call.in(op.entries);
   const RingRegion ring = call.region(op.ring, true);
-  store_ring_kernel<<<grid(rows.rows()), 64, 0, call.stream()>>>(rows.positions, rows.sequence, rows.begin, entries,
-                                                                 ring);
+  launch_early(call, store_ring_kernel, grid(rows.rows()), 64, 0, rows.positions, rows.sequence, rows.begin, entries,
+               ring);
 }
 
 void store_paged(Queue& queue, const StorePaged& op) {
@@ -165,8 +169,8 @@ void store_paged(Queue& queue, const StorePaged& op) {
   const auto entries = call.in(op.entries);
   const auto sequence = call.in(op.sequence);
   const auto entry = call.in(op.entry);
-  store_paged_kernel<<<grid(entry.shape[0]), 64, 0, call.stream()>>>(entries, sequence, entry,
-                                                                     call.region(op.pages, true));
+  launch_early(call, store_paged_kernel, grid(entry.shape[0]), 64, 0, entries, sequence, entry,
+               call.region(op.pages, true));
 }
 
 }  // namespace fathom::cuda

@@ -393,6 +393,7 @@ __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kThreads, 1)
   Shared& shared = *reinterpret_cast<Shared*>(memory + (-shared_address(memory) & 1023));
   const int rank = int(rank_in_cluster());
   const int pair = int(blockIdx.x / 2), pairs = int(gridDim.x / 2);
+  let_kernel_behind_start();
   if (threadIdx.x == 0) {
     for (int i = 0; i < kListed; ++i) {
       init_barrier(shared.listed[i], 32 * kWarps);
