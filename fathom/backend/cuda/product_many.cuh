@@ -290,6 +290,7 @@ __global__ void __launch_bounds__(ManyShape<Type, MostRows>::kThreads, 1)
       }
     }
   }
+  __syncthreads();  // who copies stays until its copies have been read
 }
 
 }  // namespace fathom::cuda
