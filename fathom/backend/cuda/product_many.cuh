@@ -264,6 +264,8 @@ __global__ void __launch_bounds__(ManyShape<Type, MostRows>::kThreads, 1)
         ring.next();
       }
     }
+    commit_copies();
+    wait_copies<0>();  // who copies does not end before its copies
   } else {
     take_registers<152>();
     const int rows = 16 * warp;  // of the tile's weight rows
@@ -290,7 +292,6 @@ __global__ void __launch_bounds__(ManyShape<Type, MostRows>::kThreads, 1)
       }
     }
   }
-  __syncthreads();  // who copies stays until its copies have been read
 }
 
 }  // namespace fathom::cuda
