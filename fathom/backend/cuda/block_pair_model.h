@@ -59,8 +59,5 @@ inline float4 load_of_block(uint32_t address) {
 // ------------------------------------------------------------------------------------------------ warpgroup.cuh
 inline void wait_phase(uint32_t barrier, uint32_t parity) { machine::wait_for(machine::key_of(barrier), parity); }
 inline void arrive_after_copies(uint32_t barrier) { machine::arrive_after_copies(machine::key_of(barrier)); }
-/// device.cuh. Nothing runs ahead or behind.
-inline void wait_for_kernel_ahead() {}
-inline void let_kernel_behind_start() {}
 
 }  // namespace fathom::cuda_model

@@ -1,8 +1,9 @@
 // fathom/backend/cuda/index_keys.cuh
-// Q4I entries of 128 channels as bf16, exactly, and what becomes of a dot: what the two kernels of index scores share
-// (select_rows.cu, index_scores.cu), whose results have the same bits.
+// Q4I entries of 128 channels as bf16, exactly: what the two kernels of index scores share (select_rows.cu,
+// index_scores.cuh), whose results have the same bits. No instruction, so that a model of the machine runs the same
+// text (index_scores_text.h).
 #pragma once
-#include "fathom/backend/cuda/tensor_core.cuh"
+#include <cstdint>
 
 namespace fathom::cuda {
 
@@ -25,13 +26,6 @@ constexpr uint32_t kLargestSingle = 128;
 __device__ inline KeyFactors key_factors(uint32_t scale) {
   const uint32_t field = scale + 126, first = min(field, 254u);
   return {first * 0x00800080u, scale == 255 ? 0x7fc07fc0u : (127 + field - first) * 0x00800080u};
-}
-
-/// max(dot, 0); a NaN stays one.
-__device__ inline float above_zero(float dot) {
-  float out;
-  asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(out) : "f"(dot));
-  return out;
 }
 
 }  // namespace fathom::cuda

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -49,7 +50,7 @@ namespace fathom::cuda_model::machine {
 
 // ------------------------------------------------------------------------------------------------ threads
 struct Index {
-  unsigned x = 0;
+  unsigned x = 0, y = 0;
 };
 inline thread_local Index thread, block_index, grid;
 inline int warp() { return int(thread.x / 32); }
@@ -207,7 +208,12 @@ constexpr int64_t kVariableBytes = 1 << 16, kFirstVariable = 1 << 20;
 inline int64_t distance(const void* at) {
   return static_cast<const uint8_t*>(at) - reinterpret_cast<const uint8_t*>(&own);
 }
-inline bool is_variable(const void* at) { return std::abs(distance(at)) < kVariableBytes; }
+/// The launch's memory may lie beside a thread's variables.
+inline bool is_variable(const void* at) {
+  const uint8_t* first = own->shared.data();
+  const bool of_launch = at >= first && at < first + kSharedBytes;
+  return !of_launch && std::abs(distance(at)) < kVariableBytes;
+}
 inline uint32_t in_block(uint32_t address, int rank) { return uint32_t(rank + 1) << 24 | address; }
 inline BarrierKey key_of(uint32_t address) { return address >> 24 == 0 ? in_block(address, own->rank) : address; }
 inline BarrierKey key_of(const uint64_t& barrier) {
@@ -296,12 +302,24 @@ using std::min;
 struct uint4 {
   uint32_t x, y, z, w;
 };
+struct float2 {
+  float x, y;
+};
+inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 struct __nv_bfloat162 {
   uint32_t pair;
 };
 inline uint32_t bf16_pair(float low, float high) { return float_to_bf16(low) | uint32_t(float_to_bf16(high)) << 16; }
 inline __nv_bfloat162 __floats2bfloat162_rn(float low, float high) { return {bf16_pair(low, high)}; }
 inline float __uint_as_float(uint32_t v) { return std::bit_cast<float>(v); }
+inline uint32_t __float_as_uint(float v) { return std::bit_cast<uint32_t>(v); }
+/// 1 for the lowest bit; 0: none is set.
+inline int __ffs(int v) { return v == 0 ? 0 : std::countr_zero(unsigned(v)) + 1; }
+[[noreturn]] inline void __trap() { machine::stop("a kernel gives up"); }
+inline unsigned atomicAdd(unsigned* at, unsigned v) { return std::atomic_ref(*at).fetch_add(v); }
+inline unsigned long long atomicAdd(unsigned long long* at, unsigned long long v) {
+  return std::atomic_ref(*at).fetch_add(v);
+}
 template <class T>
 T __ldg(const T* at) {
   T v;
@@ -311,6 +329,9 @@ T __ldg(const T* at) {
 inline void __syncthreads() { machine::own->all.wait(machine::own->threads); }
 inline void __syncwarp() { machine::meet_warp(); }
 inline uint32_t __shfl_xor_sync(unsigned, uint32_t v, int with) { return machine::exchange(v, machine::lane() ^ with); }
+inline float __shfl_xor_sync(unsigned all, float v, int with) {
+  return std::bit_cast<float>(__shfl_xor_sync(all, std::bit_cast<uint32_t>(v), with));
+}
 inline int __shfl_sync(unsigned, int v, int from) { return int(machine::exchange(uint32_t(v), from)); }
 inline int __shfl_up_sync(unsigned, int v, int by) {
   const int from = machine::lane() - by;
@@ -319,6 +340,12 @@ inline int __shfl_up_sync(unsigned, int v, int by) {
 inline bool __any_sync(unsigned, bool v) {
   const auto& all = machine::exchange(v);
   return std::any_of(all.begin(), all.end(), [](uint32_t one) { return one != 0; });
+}
+inline unsigned __ballot_sync(unsigned, bool v) {
+  const auto& all = machine::exchange(v);
+  unsigned out = 0;
+  for (size_t i = 0; i < all.size(); ++i) out |= all[i] << i;
+  return out;
 }
 
 // ------------------------------------------------------------------------------------------------ the room's names
@@ -351,7 +378,16 @@ struct Place {
   int64_t n_first, n_end, first, end, begin, x_column;
 };
 
+/// device.cuh. Nothing runs ahead or behind.
+inline void wait_for_kernel_ahead() {}
+inline void let_kernel_behind_start() {}
+struct Bf16 {
+  uint16_t code;
+};
+inline float __bfloat162float(Bf16 v) { return bf16_to_float(v.code); }
+
 /// tensor_core.cuh.
+inline float above_zero(float dot) { return dot < 0 ? 0 : dot; }
 inline uint32_t times(uint32_t pair, uint32_t factors) {
   const auto half = [](uint32_t v, int i) { return bf16_to_float(uint16_t(v >> (16 * i))); };
   return bf16_pair(half(pair, 0) * half(factors, 0), half(pair, 1) * half(factors, 1));

@@ -11,6 +11,7 @@
 
 #include "fathom/backend/cuda/index_keys.cuh"
 #include "fathom/backend/cuda/select.cuh"
+#include "fathom/backend/cuda/tensor_core.cuh"
 
 namespace fathom::cuda {
 namespace {

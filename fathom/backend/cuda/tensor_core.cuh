@@ -67,6 +67,13 @@ __device__ inline void store_matrices(void* row, uint32_t a, uint32_t b, uint32_
                : "memory");
 }
 
+/// max(dot, 0); a NaN stays one.
+__device__ inline float above_zero(float dot) {
+  float out;
+  asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(out) : "f"(dot));
+  return out;
+}
+
 // ------------------------------------------------------------------------- codes to pairs of bf16, in registers
 /// Two products of bf16, each rounded once (here always exact: powers of two).
 __device__ inline uint32_t times(uint32_t pair, uint32_t factors) {

@@ -122,6 +122,10 @@ void run_warpgroups(const Launch& launch, const Kernel& kernel) {
 struct DynamicMemory {
   operator uint8_t*() const { return own->shared.data() + 1024 + 48; }
 };
+/// The same, declared `__align__(1024)`.
+struct AlignedMemory {
+  operator uint8_t*() const { return own->shared.data() + 1024; }
+};
 
 }  // namespace machine
 
