@@ -402,12 +402,11 @@ inline Factors factors_of(uint32_t scale_code, uint32_t lacking) {
   return {254u << 7 | 254u << 23, (field - 127) << 7 | (field - 127) << 23, true};
 }
 inline uint32_t shared_address(const void* at) {
-  if (machine::is_variable(at)) {
-    return uint32_t(machine::kFirstVariable + machine::kVariableBytes + machine::distance(at));
-  }
+  // The launch's memory first: it may lie next to a thread's own variables.
   const int64_t offset = static_cast<const uint8_t*>(at) - machine::own->shared.data();
-  if (offset < 0 || offset >= int64_t(machine::kSharedBytes)) machine::stop("an address is not in shared memory");
-  return uint32_t(offset);
+  if (offset >= 0 && offset < int64_t(machine::kSharedBytes)) return uint32_t(offset);
+  if (!machine::is_variable(at)) machine::stop("an address is not in shared memory");
+  return uint32_t(machine::kFirstVariable + machine::kVariableBytes + machine::distance(at));
 }
 template <uint32_t Bytes>
 void copy_async(uint32_t address, const uint8_t* from) {
