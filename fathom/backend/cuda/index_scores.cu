@@ -13,6 +13,16 @@ extern __shared__ __align__(1024) uint8_t index_memory[];
 
 /// Both are in registers here.
 __device__ __forceinline__ void hold_pair(float& a, float& b) { asm("" : "+f"(a), "+f"(b)); }
+
+/// How often that was done before; what the warp has read before is read before others write there.
+__device__ inline unsigned count_reader(unsigned& times) {
+  unsigned before;
+  asm volatile("atom.acq_rel.cta.shared::cta.add.u32 %0, [%1], 1;"
+               : "=r"(before)
+               : "r"(shared_address(&times))
+               : "memory");
+  return before;
+}
 }  // namespace
 }  // namespace fathom::cuda
 
@@ -54,10 +64,11 @@ Scored launch_index_scores(Call& call, const Selection& s, const Tallies& given,
   const int per_page = s.keys.entries_per_block;
   // A row that has candidates of its own reads them in pieces.
   if (s.restricted || s.format != RowFormat::q4i || s.channels != kChannels || s.heads > kHeads ||
-      s.entry_bytes != kKeyBytes || s.keys.entry_bytes != kKeyBytes || per_page < kLeastRun ||
-      !std::has_single_bit(unsigned(per_page)) || s.keys.block_stride > std::numeric_limits<int>::max() ||
-      !by_sixteen(reinterpret_cast<uintptr_t>(s.keys.base)) || !by_sixteen(uint64_t(s.keys.block_stride)) ||
-      reinterpret_cast<uintptr_t>(s.queries) % 4 != 0 || s.query_stride % 4 != 0) {
+      s.capacity > std::numeric_limits<int>::max() / 8 || s.entry_bytes != kKeyBytes ||
+      s.keys.entry_bytes != kKeyBytes || per_page < kLeastRun || !std::has_single_bit(unsigned(per_page)) ||
+      s.keys.block_stride > std::numeric_limits<int>::max() || !by_sixteen(reinterpret_cast<uintptr_t>(s.keys.base)) ||
+      !by_sixteen(uint64_t(s.keys.block_stride)) || reinterpret_cast<uintptr_t>(s.queries) % 4 != 0 ||
+      s.query_stride % 4 != 0) {
     return {};
   }
   Launch l{};

@@ -51,6 +51,7 @@ struct alignas(16) Shared {
   int limits[Rows];  // entries that a row has scores of, as far as this block goes
   int newest[Rows];  // its last block of entries
   uint64_t full[kGroups<Rows>][kStages];
+  unsigned read[kGroups<Rows>][kStages];  // times that a warp has read all of the stage
 };
 // Behind it the counts, 16 bits each: [kinds][Rows][kBins].
 static_assert(kMostKeys < 1 << 16);
@@ -161,6 +162,9 @@ __global__ void __launch_bounds__(kThreads<Rows>, kBlocks<Rows>)
     for (auto& stages : shared.full) {
       for (uint64_t& barrier : stages) init_barrier(barrier, 1);
     }
+    for (auto& stages : shared.read) {
+      for (unsigned& times : stages) times = 0;
+    }
     publish_barriers();
   }
   for (int i = threadIdx.x; i < kinds * Rows * kBins / 8; i += kThreads<Rows>) {
@@ -181,9 +185,9 @@ __global__ void __launch_bounds__(kThreads<Rows>, kBlocks<Rows>)
   const int wg = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int end = min(first + l.keys_of_block, limit), tiles = (end - first + kTile - 1) / kTile;
 
-  // Each lane of a warpgroup's first warp copies one run; behind the last one that is copied again.
+  // Each lane of one of a warpgroup's warps copies one run; behind the last one that is copied again.
   const int run = 1 << l.run_shift, last_run = (end - 1) & ~(run - 1);
-  const bool copies = warp == 0 && lane < kTile >> l.run_shift;
+  const bool copies = lane < kTile >> l.run_shift;
   const auto entry_at = [&](int number) {
     return min(first + (number * kWarpgroups + wg) * kTile + lane * run, last_run);
   };
@@ -224,6 +228,7 @@ __global__ void __launch_bounds__(kThreads<Rows>, kBlocks<Rows>)
                              describe_tile(shared_address(shared.queries[1]))};
   float* const scores = s.scores + group.first * s.capacity;
   float* const worth = tallies.worth + group.first * tallies.worth_capacity;
+  const int capacity = int(s.capacity), worth_of_row = int(tallies.worth_capacity);
   const float* const weights = &shared.weights[0][2 * t];
 
   // Products of what lies in `left` by kRows rows from row_of on, and the sums over this lane's heads.
@@ -264,7 +269,7 @@ __global__ void __launch_bounds__(kThreads<Rows>, kBlocks<Rows>)
       const bool inside = entry < shared.limits[row];
       unsigned* const own = counts + row * (kBins / 2);
       if (inside) {
-        scores[row * s.capacity + entry] = score[i];
+        scores[row * capacity + entry] = score[i];
         if (kinds > 0) count_score(own, score[i]);
       }
       if (kinds < 2) continue;
@@ -274,7 +279,7 @@ __global__ void __launch_bounds__(kThreads<Rows>, kBlocks<Rows>)
       if (inside && g == 0) {
         const int span = int(unsigned(entry) / kSpan);
         if (span == shared.newest[row]) best = INFINITY;  // stays
-        worth[row * tallies.worth_capacity + span] = best;
+        worth[row * worth_of_row + span] = best;
         count_score(own + Rows * (kBins / 2), best);
       }
     }
@@ -299,14 +304,6 @@ __global__ void __launch_bounds__(kThreads<Rows>, kBlocks<Rows>)
           for (int w = 0; w < 4; ++w) codes[half][w] = *reinterpret_cast<const uint32_t*>(entry + 16 * t + 4 * w);
           scale[half] = entry[kCodeBytes + t];
         }
-        if (part == 1) {  // all of the tile has been read
-          meet(1 + wg, 128);
-          if (warp == 0) {
-            fetch(number + kStages, page);
-            if (copies) page = pages[entry_at(number + kStages + 1) >> l.page_shift];
-          }
-          __syncwarp();
-        }
         uint32_t left[8][4];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -326,6 +323,12 @@ __global__ void __launch_bounds__(kThreads<Rows>, kBlocks<Rows>)
             to = times(to, key_factors(scale[i % 2]).second);
           }
         }
+        // The warp that is the last to have read a tile fetches the one that takes its place.
+        unsigned times = 0;
+        if (part == 1) {
+          __syncwarp();
+          if (lane == 0) times = count_reader(shared.read[wg][stage]);
+        }
         if constexpr (Rows == 1) {
           score_rows(left, 0, score + 2 * of);
         } else {
@@ -334,6 +337,11 @@ __global__ void __launch_bounds__(kThreads<Rows>, kBlocks<Rows>)
             score_rows(left, row_of, score);
             finish(score, row_of, key + part * kPart);
           }
+        }
+        if (part == 1) {
+          if (__shfl_sync(~0u, times, 0) % 4 == 3) fetch(number + kStages, page);
+          if (copies) page = pages[entry_at(number + kStages + 1) >> l.page_shift];
+          __syncwarp();
         }
       }
       if constexpr (Rows == 1) finish(score, 0, key);

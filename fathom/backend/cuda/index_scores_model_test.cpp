@@ -21,6 +21,7 @@ struct IndexCase {
   int ratio = 1, heads = 32, top_k = 8;
   DType weights = DType::f32;
   int64_t first_row = 0;
+  int late_warp = -1;  // of four
 };
 
 /// Codes of any value; scales from 2^-10 on, a few of them beyond one factor (index_keys.cuh).
@@ -183,6 +184,7 @@ void run(const IndexCase& c) {
   tallies.worth = got.worth.data(), tallies.worth_capacity = got.worth_capacity;
   const int page_shift = std::countr_zero(unsigned(c.per_page));
   const Launch l{piece, int(sequences), c.keys_of_block, min(page_shift, 7), page_shift, int(s.keys.block_stride)};
+  machine::late_warp = c.late_warp;
   // As index_scores.cu launches it.
   for (unsigned group = 0; group < unsigned(min(piece, piece / Rows + sequences)); ++group) {
     machine::run_warpgroups(
@@ -191,6 +193,7 @@ void run(const IndexCase& c) {
           index_scores_kernel<Rows>(s, tallies, l);
         });
   }
+  machine::late_warp = -1;
   const std::vector<float> want = data.scores();
   data.drop_signs();
   const std::vector<float> amount = data.scores();
@@ -201,16 +204,24 @@ void run(const IndexCase& c) {
 }
 
 // Tiles of 128 entries in turns for two or four warpgroups, two of each under way: five for each, then a block with
-// less than a tile; the last one ends inside eight entries. Copies of 16 entries.
+// less than a tile; the last one ends inside eight entries. Copies of 16 entries. In turns no warp, the first and the
+// last of four are late.
 TEST(IndexScoresModelTest, TilesAreFetchedWhereOthersHaveBeenRead) {
-  const auto with = [](int64_t rows, int warpgroups) {
+  const auto with = [](int64_t rows, int warpgroups, int late_warp) {
     const int keys = 5 * 128 * warpgroups;
-    return IndexCase{.sequences = {{keys + 76, rows}}, .capacity = keys + 90, .keys_of_block = keys, .per_page = 16};
+    return IndexCase{.sequences = {{keys + 76, rows}},
+                     .capacity = keys + 90,
+                     .keys_of_block = keys,
+                     .per_page = 16,
+                     .late_warp = late_warp};
   };
-  run<1>(with(1, 2));
-  run<2>(with(2, 2));
-  run<4>(with(4, 4));
-  run<8>(with(8, 4));
+  for (const int late_warp : {-1, 0, 3}) {
+    SCOPED_TRACE(testing::Message() << "warp " << late_warp << " is late");
+    run<1>(with(1, 2, late_warp));
+    run<2>(with(2, 2, late_warp));
+    run<4>(with(4, 4, late_warp));
+    run<8>(with(8, 4, late_warp));
+  }
 }
 
 TEST(IndexScoresModelTest, ScoresAndBlocksAreCounted) {

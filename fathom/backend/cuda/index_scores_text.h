@@ -8,6 +8,7 @@
 namespace fathom::cuda_model {
 inline constexpr machine::AlignedMemory index_memory;
 inline void hold_pair(float&, float&) {}
+inline unsigned count_reader(unsigned& times) { return atomicAdd(&times, 1); }
 }  // namespace fathom::cuda_model
 #define cuda cuda_model
 // The names that it needs come before it.

@@ -195,11 +195,15 @@ inline void change(BarrierKey at, int arrivals, int64_t bytes) {
   own_barrier.pending = own_barrier.count;
   own_barrier.changed.notify_all();
 }
+/// The warp of every four that is late wherever it has waited, so that others go as far ahead as they may. -1: none.
+inline int late_warp = -1;
 inline void wait_for(BarrierKey at, uint32_t parity) {
   std::unique_lock lock(mutex);
   Barrier& barrier = barrier_at(at);
   const bool in_time = barrier.changed.wait_for(lock, std::chrono::minutes(5), [&] { return barrier.phase != parity; });
   if (!in_time) stop("a wait of five minutes");
+  lock.unlock();
+  if (warp() % 4 == late_warp) std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }
 
 /// The variables of a block (`__shared__`) where several blocks run are a copy a thread, at the same distance from

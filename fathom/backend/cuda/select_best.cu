@@ -215,7 +215,7 @@ __device__ Limit find_limit(const Pass& pass, Limit limit, int wanted, int* bins
     const int bits = min(kBits, limit.left), left = limit.left - bits;
     const Reached at = reach_level<kBits>(bins, wanted, [&](const auto& add) {
       pass([&](uint64_t rank) {
-        if (limit.left == 64 || rank >> limit.left == limit.prefix) add(uint32_t(rank >> left) & ((1u << bits) - 1));
+        if (rank >> limit.left == limit.prefix) add(uint32_t(rank >> left) & ((1u << bits) - 1));
       });
     });
     limit = {limit.prefix << bits | uint64_t(at.bin), left};
@@ -276,9 +276,8 @@ __device__ int choose_among(const Selection& s, const Choice& c, const uint64_t*
   };
   Limit limit;
   if (count > c.wanted) {
-    const int known = known_bits_of(found.bin);
-    limit = known < 0 ? find_limit(pass, {0, 64}, c.wanted, memory)
-                      : find_limit(pass, {uint64_t(known), 64 - kKnownBits}, c.wanted - found.above, memory);
+    const Known known = known_of(found.bin);
+    limit = find_limit(pass, {known.prefix, 64 - known.bits}, c.wanted - found.above, memory);
   }
   return write_sorted(s, c, pass, limit, memory);
 }
