@@ -48,9 +48,9 @@ struct SampleShape {
   bool laws = false, lists = false;  // are kept
 };
 
-/// From kManyRows rows on a product or a gate takes no more than the same one with kMostTileRows more; of a grouped
+/// From kManyRows rows on a product or a gate takes no more than the same one with kPaddedRows more; of a grouped
 /// product so many assignments more for each expert. Fewer have kernels of their own.
-inline constexpr int64_t kManyRows = 4096, kMostTileRows = 192;
+inline constexpr int64_t kManyRows = 4096, kPaddedRows = 32;
 
 /// Bytes on the cuda backend. Batch-invariant queues have other kernels (backend.h).
 int64_t device_workspace_bytes(const ProductShape& product, bool batch_invariant);

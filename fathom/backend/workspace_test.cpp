@@ -56,23 +56,23 @@ TEST(Workspace, ManyRowsTakeNoMoreThanATileMore) {
     std::function<int64_t(int64_t rows, bool invariant)> bytes;
   };
   for (const Case& c : {
-           Case{"codes", kMostTileRows,
+           Case{"codes", kPaddedRows,
                 [&](int64_t rows, bool invariant) {
                   return device_workspace_bytes(product(rows, 2304, 5120, 1, WeightKind::codes), invariant);
                 }},
-           Case{"groups", kMostTileRows,
+           Case{"groups", kPaddedRows,
                 [&](int64_t rows, bool invariant) {
                   return device_workspace_bytes(product(rows, 8192, 32'768, 8, WeightKind::codes), invariant);
                 }},
-           Case{"head", kMostTileRows,
+           Case{"head", kPaddedRows,
                 [&](int64_t rows, bool invariant) {
                   return device_workspace_bytes(product(rows, 129'280, 5120, 1, WeightKind::bf16), invariant);
                 }},
-           Case{"experts", kMostTileRows * 384 / 6,
+           Case{"experts", kPaddedRows * 384 / 6,
                 [&](int64_t rows, bool invariant) { return device_workspace_bytes(experts(rows, 384), invariant); }},
-           Case{"six experts", kMostTileRows,
+           Case{"six experts", kPaddedRows,
                 [&](int64_t rows, bool invariant) { return device_workspace_bytes(experts(rows, 6), invariant); }},
-           Case{"gate", kMostTileRows,
+           Case{"gate", kPaddedRows,
                 [&](int64_t rows, bool invariant) {
                   return device_workspace_bytes(GateShape{.rows = rows, .experts = 384, .columns = 5120}, invariant);
                 }},

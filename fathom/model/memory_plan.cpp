@@ -109,7 +109,7 @@ void ask_experts(const ModelConfig& c, int64_t count, int64_t each, int64_t most
   if (count == 0 || each == 0) return;
   const int64_t h = c.hidden_size, inner = c.moe_intermediate_size;
   const int64_t own = (count + c.expert_share.ranks - 1) / c.expert_share.ranks;
-  for_greediest_rows(most, kMostTileRows * own / each + 1, [&](int64_t rows) {
+  for_greediest_rows(most, kPaddedRows * own / each + 1, [&](int64_t rows) {
     const int64_t chosen = rows * each;
     ask({.rows = rows, .assignments = chosen, .experts = own, .n = inner, .columns = h});
     ask({.rows = chosen, .assignments = chosen, .experts = own, .n = h, .columns = inner});
@@ -154,7 +154,7 @@ int64_t step_workspace_bytes(const ModelConfig& c, const StepSizes& of) {
   int64_t most = most_selected(c, of.rows, of.context);
   const auto asks = [&](int64_t bytes) { most = std::max(most, bytes); };
   const Ask ask = [&](const ProductShape& product) { asks(device_workspace_bytes(product, of.batch_invariant)); };
-  for_greediest_rows(std::max(of.rows, of.drafted), kMostTileRows, [&](int64_t rows) {
+  for_greediest_rows(std::max(of.rows, of.drafted), kPaddedRows, [&](int64_t rows) {
     ask_products(c, rows, ask);
     asks(device_workspace_bytes(GateShape{.rows = rows, .experts = c.n_routed_experts, .columns = c.hidden_size},
                                 of.batch_invariant));

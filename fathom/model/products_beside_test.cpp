@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "fathom/backend/operation_list.h"
-#include "fathom/model/make_checkpoint.h"
 #include "fathom/model/text_under_test.h"
 
 namespace fathom {
@@ -58,18 +57,14 @@ void set_look(void (*Operations::*)(Queue&, const Op&), Operations& table) {
 }
 
 TEST(ProductsBeside, HaveTheInputOfTheProductAheadAndDoNotReadItsResult) {
-  const ModelConfig config = *preset_config("tiny");
-  ThreadPool pool(2);
-  const auto made = make_checkpoint_in_memory(config, {.seed = 5}, int64_t(1) << 31, pool);
-  ASSERT_TRUE(made.ok()) << to_string(made.error());
-  const Checkpoint checkpoint = std::move(*Checkpoint::open(made->files()));
-  const std::vector<int32_t> token_map = token_map_of(config);
+  const TinyFiles tiny;
+  const ModelConfig& config = tiny.config;
   for (const Numerics& numerics : {kReferenceNumerics, kDeepinferNumerics}) {
     Backend backend = *open_backend("cpu");
     looked_at = backend.ops;
     for_each_operation([&]<auto entry>(std::string_view) { set_look<entry>(entry, backend.ops); });
     const auto queue = std::move(*backend.open_queue(2));
-    auto model = Model::load(checkpoint, backend, {numerics, token_map});
+    auto model = Model::load(tiny.checkpoint, backend, {numerics, tiny.token_map});
     ASSERT_TRUE(model.ok()) << to_string(model.error());
     beside = grouped_beside = wrong = 0;
     logits_of_text(*model, *queue, backend.memory, 40, 30);

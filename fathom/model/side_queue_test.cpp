@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "fathom/backend/operation_list.h"
-#include "fathom/model/make_checkpoint.h"
 #include "fathom/model/text_under_test.h"
 
 namespace fathom {
@@ -43,16 +42,12 @@ void wait_for(Queue& queue, Queue& other) {
 }
 
 TEST(SideQueue, WhatRunsBesideTheOthersMayRunAsLateAsItIsWaitedFor) {
-  const ModelConfig config = *preset_config("tiny");
-  ThreadPool pool(2);
-  const auto made = make_checkpoint_in_memory(config, {.seed = 5}, int64_t(1) << 31, pool);
-  ASSERT_TRUE(made.ok()) << to_string(made.error());
-  const Checkpoint checkpoint = std::move(*Checkpoint::open(made->files()));
-  const std::vector<int32_t> token_map = token_map_of(config);
+  const TinyFiles tiny;
+  const ModelConfig& config = tiny.config;
   for (const Numerics& numerics : {kReferenceNumerics, kDeepinferNumerics}) {
     Backend backend = *open_backend("cpu");
     const auto queue = std::move(*backend.open_queue(2));
-    auto plain = Model::load(checkpoint, backend, {numerics, token_map});
+    auto plain = Model::load(tiny.checkpoint, backend, {numerics, tiny.token_map});
     ASSERT_TRUE(plain.ok()) << to_string(plain.error());
     const std::vector<float> want = logits_of_text(*plain, *queue, backend.memory, 40, 30);
 
@@ -61,7 +56,7 @@ TEST(SideQueue, WhatRunsBesideTheOthersMayRunAsLateAsItIsWaitedFor) {
     forks = joins = beside = 0;
     for_each_operation([&]<auto entry>(std::string_view) { set<entry>(entry, backend.ops); });
     backend.wait_for = wait_for;
-    auto model = Model::load(checkpoint, backend, {numerics, token_map});
+    auto model = Model::load(tiny.checkpoint, backend, {numerics, tiny.token_map});
     ASSERT_TRUE(model.ok()) << to_string(model.error());
     EXPECT_EQ(logits_of_text(*model, *queue, backend.memory, 40, 30), want) << numerics.name;
     // Two pieces and eight tokens through all layers, eight drafts through the draft stages.

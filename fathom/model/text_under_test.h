@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fathom/base/philox.h"
+#include "fathom/model/make_checkpoint.h"
 #include "fathom/model/presets.h"
 #include "fathom/model/single_sequence.h"
 
@@ -22,6 +23,15 @@ inline std::vector<int32_t> token_map_of(const ModelConfig& config) {
   for (int64_t id = 0; id < config.vocab_size; ++id) out.push_back(int32_t(id % config.engram_compressed_vocab_size));
   return out;
 }
+
+/// `tiny` with random weights, in memory.
+struct TinyFiles {
+  ModelConfig config = *preset_config("tiny");
+  ThreadPool pool{2};
+  MemoryCheckpoint made = std::move(*make_checkpoint_in_memory(config, {.seed = 5}, int64_t(1) << 31, pool));
+  Checkpoint checkpoint = std::move(*Checkpoint::open(made.files()));
+  std::vector<int32_t> token_map = token_map_of(config);
+};
 
 /// Logits of a prompt of `tokens` in pieces of `chunk`, of eight tokens after it, and of drafts behind each of these.
 inline std::vector<float> logits_of_text(Model& model, Queue& queue, const Memory& memory, int64_t tokens,

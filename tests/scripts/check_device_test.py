@@ -81,10 +81,15 @@ class CheckDevice(unittest.TestCase):
     def test_without_a_device_nothing_else_is_tried(self):
         self.assertEqual(self.failures(NO_DEVICE="cuda"), ["one token on cuda"])
 
-    def test_mistakes_are_told(self):
-        status, _, errors = self.check("--programs", "/nowhere")
-        self.assertEqual(status, 2)
-        self.assertIn("--programs", errors)
+    def test_a_mistake_is_one_line_that_says_what_to_do(self):
+        for arguments, word in ((["--programs", "/nowhere"], "--programs"), (["--part", "all"], "--part"),
+                                (["--limit", "long"], "--limit"), (["--logs", "/dev/null/x"], "--logs"),
+                                (["--pack", "/nowhere/x.tar.xz"], "--pack"),
+                                (["--pack", "x.tar.xz", "--golden", "/nowhere"], "--golden")):
+            status, _, errors = self.check(*arguments)
+            self.assertEqual(status, 2, arguments)
+            self.assertEqual(errors.count("\n"), 1, errors)
+            self.assertIn(word, errors)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@
 // This text has no instruction of its own: whoever includes it has those of CUDA, warpgroup.cuh, multiply_group.cuh and
 // decode_codes.cuh (many_launch.cuh), or a model of them on the processor (warpgroup_model.h).
 #pragma once
+#include "fathom/backend/cuda/multiply_step.cuh"
 #include "fathom/backend/cuda/product_tiles.cuh"
 #include "fathom/backend/cuda/tiles.h"
 #include "fathom/tensor/dtype.h"
@@ -141,15 +142,6 @@ __device__ __forceinline__ void multiply_tile(int steps, int rows, uint32_t half
 #pragma unroll
   for (int i = 0; i < Rows / 2; ++i) sum[i] = 0;
   uint32_t a[2][2][4];  // 32 columns are decoded while the 32 before them are multiplied
-  const auto multiply = [&](const uint32_t(&left)[2][4], uint64_t x) {
-    hold(sum);
-    begin_products();
-#pragma unroll
-    for (int k = 0; k < 2; ++k) multiply_group<Rows>(sum, left[k], x + 2 * k, true);
-    commit_products();
-    hold(sum);
-    wait_products<1>();  // those before have ended
-  };
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
     wait_phase(full[ring.stage], ring.parity);
@@ -172,7 +164,7 @@ __device__ __forceinline__ void multiply_tile(int steps, int rows, uint32_t half
 #pragma unroll
         for (int q = 0; q < 2; ++q) {
           decode<Type>(raw, half, q, scales, large, a[q]);
-          multiply(a[q], x + 4 * q);
+          multiply_step<Rows>(sum, a[q], x + 4 * q);
           if (half == 0 && q == 0) release_stage_before();
         }
       }
@@ -185,7 +177,7 @@ __device__ __forceinline__ void multiply_tile(int steps, int rows, uint32_t half
         for (int k = 0; k < 2; ++k) {
           load_matrices(a[q][k], weights + piece_place<Type>(rows + lane % 16, 4 * q + 2 * k + lane / 16));
         }
-        multiply(a[q], x + 4 * q);
+        multiply_step<Rows>(sum, a[q], x + 4 * q);
         if (q == 0) release_stage_before();
       }
     }

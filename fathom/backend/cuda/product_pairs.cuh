@@ -24,6 +24,7 @@
 // This text has no instruction of its own: whoever includes it has those of CUDA, block_pair.cuh, multiply_group.cuh
 // and decode_weights.cuh (pairs_launch.cuh), or a model of them on the processor (block_pair_model.h).
 #pragma once
+#include "fathom/backend/cuda/multiply_step.cuh"
 #include "fathom/backend/cuda/product_tiles.cuh"
 #include "fathom/backend/cuda/tiles.h"
 #include "fathom/tensor/dtype.h"
@@ -194,15 +195,6 @@ __device__ __forceinline__ void multiply_tile(const Product& p, const PairTiles&
 #pragma unroll
   for (int i = 0; i < Rows / 2; ++i) sum[i] = 0;
   uint32_t a[2][2][4];  // 32 columns are decoded while the 32 before them are multiplied
-  const auto multiply = [&](const uint32_t(&left)[2][4], uint64_t x) {
-    hold(sum);
-    begin_products();
-#pragma unroll
-    for (int k = 0; k < 2; ++k) multiply_group<Rows>(sum, left[k], x + 2 * k, true);
-    commit_products();
-    hold(sum);
-    wait_products<1>();  // those before have ended
-  };
   uint32_t scales[2] = {0, 0};
   bool large = false;
   int before = -1;  // the stage whose products may be under way
@@ -227,7 +219,7 @@ __device__ __forceinline__ void multiply_tile(const Product& p, const PairTiles&
 #pragma unroll
         for (int k = 0; k < 2; ++k) load_matrices(a[q][k], stage + own[2 * q + k]);
       }
-      multiply(a[q], x + 4 * q);
+      multiply_step<Rows>(sum, a[q], x + 4 * q);
       if (q == 0) {
         __syncwarp();  // all lanes have read the codes
         if (before >= 0 && lane < 2) arrive_in_block(released + 8 * before);

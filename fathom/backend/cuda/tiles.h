@@ -54,7 +54,7 @@ inline constexpr int64_t kProcessors = 132;  // multiprocessors of an H200 (and 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Row tiles of the kernels for many rows have as many rows of x as are there, in steps of so many.
-inline constexpr int kRowStep = 32;
+inline constexpr int kRowStep = int(kPaddedRows);
 constexpr int padded_rows(int rows) { return (rows + kRowStep - 1) / kRowStep * kRowStep; }
 /// Row tiles of `rows` rows (of one expert), of `most` at most, and the rows of each but the last: as equal as they can
 /// be.
